@@ -1,0 +1,58 @@
+# One command each for what a newcomer and CI do; `make help` lists them.
+# Everything is set up by the targets themselves, in .venv and target.
+
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+
+.PHONY: help demo test check bench clean lint rust-tests python-tests
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(STAMPS)/build  ## build everything and show the main job on data made on the spot
+	@$(BIN)/python examples/demo.py
+
+test: lint rust-tests $(STAMPS)/frameworks python-tests  ## set up everything, then run all checks and tests
+
+check: lint rust-tests  ## the inner loop: no frameworks
+	$(BIN)/python -m pytest -q -m "not framework"
+
+bench: $(STAMPS)/build $(STAMPS)/frameworks  ## read and write speed beside the peers, on the same records
+	$(BIN)/python -m benches
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+lint: $(STAMPS)/build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest anyrecord --ignore-missing-stub --mypy-config-file pyproject.toml
+
+rust-tests: $(STAMPS)/build
+	cargo test -p anyrecord --locked --quiet
+
+python-tests: $(STAMPS)/frameworks
+	$(BIN)/python -m pytest -q
+
+# The virtual environment; `cargo` first, because everything needs it.
+$(STAMPS)/venv: requirements/dev.txt
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust from https://rustup.rs, then run make again"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer, or run make PYTHON=python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/build: $(STAMPS)/venv $(RUST) pyproject.toml
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
+	@touch $@
+
+# The originals and the frameworks that the tests run against. Large; only `make test` and `make bench` need them.
+$(STAMPS)/frameworks: $(STAMPS)/build requirements/frameworks.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/frameworks.txt
+	@touch $@

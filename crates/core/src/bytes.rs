@@ -1,0 +1,196 @@
+//! The only arithmetic on numbers that come from a file.
+//!
+//! Lengths and offsets in a file are claims, not facts. A [`Cursor`] walks a buffer and answers
+//! every read that would leave it with an [`Error`] naming the byte; [`range`] turns a claimed
+//! place into one that lies inside the file.
+
+use crate::error::{Error, Result};
+use std::ops::Range;
+
+/// The most bytes that a 64-bit varint takes.
+pub const MAX_VARINT64: usize = 10;
+
+/// `begin..begin + length` if it lies inside a file of `size` bytes, else a truncation error.
+pub fn range(what: &'static str, begin: u64, length: u64, size: u64) -> Result<Range<u64>> {
+    match begin.checked_add(length) {
+        Some(end) if end <= size => Ok(begin..end),
+        end => Err(Error::truncated(format!("{what} reaches past the end of the file"))
+            .at(begin)
+            .expected(match end {
+                Some(end) => format!("a file of at least {end} bytes"),
+                None => format!("a length that fits, not {length}"),
+            })
+            .found(format_args!("{size} bytes"))),
+    }
+}
+
+/// A length from a file as a size in memory; an error where an address is too narrow for it.
+pub fn in_memory(what: &'static str, length: u64) -> Result<usize> {
+    usize::try_from(length)
+        .map_err(|_| Error::limit(format!("{what} of {length} bytes does not fit in memory")))
+}
+
+/// A little-endian u32 at `at`, which the caller has bounds-checked by construction.
+pub fn u32_le(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+/// A little-endian u64 at `at`, which the caller has bounds-checked by construction.
+pub fn u64_le(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Appends `value` as a base-128 varint in its shortest form.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// How many bytes [`put_varint`] writes for `value`.
+pub fn varint_len(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// Reads numbers and slices from a buffer, never past its end.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
+    what: &'static str,
+    bytes: &'a [u8],
+    at: usize,
+    base: u64,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor over `bytes`, called `what` in errors; `base` is their offset in the file.
+    pub fn new(what: &'static str, bytes: &'a [u8], base: u64) -> Self {
+        Cursor { what, bytes, at: 0, base }
+    }
+
+    /// How far the cursor has come.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The bytes not yet read.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Whether all bytes are read.
+    pub fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// An error at the cursor's place.
+    pub fn error(&self, problem: impl std::fmt::Display) -> Error {
+        Error::format(format!("{}: {problem}", self.what)).at(self.base + self.at as u64)
+    }
+
+    /// The next `n` bytes.
+    pub fn take(&mut self, n: u64) -> Result<&'a [u8]> {
+        let left = self.bytes.len() - self.at;
+        match usize::try_from(n) {
+            Ok(n) if n <= left => {
+                let taken = &self.bytes[self.at..self.at + n];
+                self.at += n;
+                Ok(taken)
+            }
+            _ => Err(self.error("ends early").expected(format_args!("{n} more bytes")).found(left)),
+        }
+    }
+
+    /// The next byte.
+    pub fn u8(&mut self) -> Result<u8> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// The next little-endian u32.
+    pub fn u32_le(&mut self) -> Result<u32> {
+        Ok(u32_le(self.take(4)?, 0))
+    }
+
+    /// The next little-endian u64.
+    pub fn u64_le(&mut self) -> Result<u64> {
+        Ok(u64_le(self.take(8)?, 0))
+    }
+
+    /// The next varint of at most 64 bits.
+    pub fn varint64(&mut self) -> Result<u64> {
+        let mut value = 0u64;
+        for (i, &byte) in self.rest().iter().take(MAX_VARINT64).enumerate() {
+            if i == MAX_VARINT64 - 1 && byte > 1 {
+                return Err(self.error("a varint is longer than 64 bits"));
+            }
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.at += i + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.error("a varint ends early"))
+    }
+
+    /// The next varint of at most 32 bits.
+    pub fn varint32(&mut self) -> Result<u32> {
+        let mut look = self.clone();
+        let value = look.varint64()?;
+        if look.at - self.at > 5 {
+            return Err(self.error("a varint is longer than 32 bits"));
+        }
+        let value = u32::try_from(value)
+            .map_err(|_| self.error(format_args!("a varint is over 32 bits: {value}")))?;
+        self.at = look.at;
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn varints_round_trip_in_their_shortest_form(value: u64) {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            prop_assert_eq!(out.len(), varint_len(value));
+            let mut cursor = Cursor::new("test", &out, 0);
+            prop_assert_eq!(cursor.varint64().unwrap(), value);
+            prop_assert!(cursor.is_empty());
+        }
+
+        #[test]
+        fn no_input_makes_a_cursor_panic(bytes: Vec<u8>, n: u64) {
+            let mut cursor = Cursor::new("test", &bytes, 0);
+            let _ = cursor.varint32();
+            let _ = cursor.varint64();
+            let _ = cursor.take(n);
+            let _ = cursor.u64_le();
+        }
+    }
+
+    #[test]
+    fn a_varint_that_is_too_long_or_cut_is_an_error_at_its_place() {
+        for bytes in [&[0x80u8; 11][..], &[0xff; 9], &[0x80, 0x80]] {
+            let error = Cursor::new("sizes", bytes, 40).varint64().unwrap_err();
+            assert_eq!(error.offset(), Some(40));
+        }
+        assert!(Cursor::new("x", &[0xff, 0xff, 0xff, 0xff, 0x1f], 0).varint32().is_err());
+        assert_eq!(Cursor::new("x", &[0xff, 0xff, 0xff, 0xff, 0x0f], 0).varint32().unwrap(), u32::MAX);
+    }
+
+    #[test]
+    fn a_range_that_overflows_or_leaves_the_file_is_refused() {
+        assert_eq!(range("x", 2, 3, 5).unwrap(), 2..5);
+        assert!(range("x", 3, 3, 5).is_err());
+        assert!(range("x", u64::MAX, 2, 5).is_err());
+    }
+}

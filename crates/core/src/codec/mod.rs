@@ -1,0 +1,1 @@
+//! Compression: one file per codec, one bounded `decompress`.

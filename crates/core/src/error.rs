@@ -1,0 +1,245 @@
+//! One error type for everything that can go wrong, with the place where it did.
+//!
+//! An [`Error`] says what is wrong, in which file, at which byte, for which record, what was
+//! expected and what was found, and ends with what to try. Layers add what they know on the way
+//! up: a format knows the offset, the reader knows the file and the record's number.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The result of everything in this crate that can fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of trouble it is; decides the exception class in Python.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Not this format, or a structure that cannot be.
+    Format,
+    /// The file ends before it should.
+    Truncated,
+    /// A stored hash does not match the bytes.
+    Checksum,
+    /// A declared size is over a limit.
+    Limit,
+    /// Used after it was closed.
+    Closed,
+    /// An argument of the caller is wrong.
+    Argument,
+    /// A record number outside the file.
+    Index,
+    /// The operating system said no.
+    Io(std::io::Error),
+    /// A storage outside this crate failed; its own error is kept whole.
+    External(Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What went wrong, and where. Boxed, so that a `Result` stays one word wide.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: Kind,
+    what: Cow<'static, str>,
+    file: Option<String>,
+    offset: Option<u64>,
+    record: Option<u64>,
+    expected: Option<String>,
+    found: Option<String>,
+    hint: Option<Cow<'static, str>>,
+}
+
+impl Error {
+    /// A new error of the given kind.
+    pub fn new(kind: Kind, what: impl Into<Cow<'static, str>>) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            what: what.into(),
+            file: None,
+            offset: None,
+            record: None,
+            expected: None,
+            found: None,
+            hint: None,
+        }))
+    }
+
+    /// Not this format, or a structure that cannot be.
+    pub fn format(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Format, what)
+    }
+
+    /// The file ends before it should.
+    pub fn truncated(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Truncated, what)
+    }
+
+    /// A stored hash does not match the bytes.
+    pub fn checksum(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Checksum, what)
+    }
+
+    /// A declared size is over a limit.
+    pub fn limit(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Limit, what)
+    }
+
+    /// An argument of the caller is wrong.
+    pub fn argument(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Argument, what)
+    }
+
+    /// Used after it was closed.
+    pub fn closed(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Closed, what)
+    }
+
+    /// The operating system said no.
+    pub fn io(what: impl Into<Cow<'static, str>>, error: std::io::Error) -> Self {
+        Self::new(Kind::Io(error), what)
+    }
+
+    /// Names the file, unless a deeper layer already did.
+    #[must_use]
+    pub fn in_file(mut self, file: &str) -> Self {
+        self.0.file.get_or_insert_with(|| file.to_owned());
+        self
+    }
+
+    /// Names the byte offset, unless a deeper layer already did.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        self.0.offset.get_or_insert(offset);
+        self
+    }
+
+    /// Names the record. The outermost layer wins: it knows the number the caller used.
+    #[must_use]
+    pub fn for_record(mut self, record: u64) -> Self {
+        self.0.record = Some(record);
+        self
+    }
+
+    /// What should have been there.
+    #[must_use]
+    pub fn expected(mut self, expected: impl fmt::Display) -> Self {
+        self.0.expected = Some(expected.to_string());
+        self
+    }
+
+    /// What was there.
+    #[must_use]
+    pub fn found(mut self, found: impl fmt::Display) -> Self {
+        self.0.found = Some(found.to_string());
+        self
+    }
+
+    /// What to try next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// What kind of trouble it is.
+    pub fn kind(&self) -> &Kind {
+        &self.0.kind
+    }
+
+    /// Gives up the kind, for a caller that wants the wrapped error back.
+    pub fn into_kind(self) -> Kind {
+        self.0.kind
+    }
+
+    /// What is wrong, without the place.
+    pub fn what(&self) -> &str {
+        &self.0.what
+    }
+
+    /// The file it happened in.
+    pub fn file(&self) -> Option<&str> {
+        self.0.file.as_deref()
+    }
+
+    /// The byte offset it happened at.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
+    /// The record it happened to.
+    pub fn record(&self) -> Option<u64> {
+        self.0.record
+    }
+
+    /// What should have been there, as text.
+    pub fn expected_text(&self) -> Option<&str> {
+        self.0.expected.as_deref()
+    }
+
+    /// What was there, as text.
+    pub fn found_text(&self) -> Option<&str> {
+        self.0.found.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let e = &*self.0;
+        f.write_str(&e.what)?;
+        if let Some(file) = &e.file {
+            write!(f, " in {file}")?;
+        }
+        if let Some(offset) = e.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        if let Some(record) = e.record {
+            write!(f, " (record {record})")?;
+        }
+        match (&e.expected, &e.found) {
+            (Some(expected), Some(found)) => write!(f, ": expected {expected}, found {found}")?,
+            (Some(expected), None) => write!(f, ": expected {expected}")?,
+            (None, Some(found)) => write!(f, ": found {found}")?,
+            (None, None) => {}
+        }
+        match &e.kind {
+            Kind::Io(error) => write!(f, ": {error}")?,
+            Kind::External(error) => write!(f, ": {error}")?,
+            _ => {}
+        }
+        if let Some(hint) = &e.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sentence_in_the_order_what_file_offset_record_expected_found_hint() {
+        let error = Error::checksum("sample checksum mismatch")
+            .at(181_204)
+            .expected(format_args!("{:#010x}", 7))
+            .found(format_args!("{:#010x}", 8))
+            .hint("other samples are readable")
+            .in_file("train.ffr")
+            .for_record(412);
+        assert_eq!(
+            error.to_string(),
+            "sample checksum mismatch in train.ffr at byte 181204 (record 412): \
+             expected 0x00000007, found 0x00000008; other samples are readable"
+        );
+    }
+
+    #[test]
+    fn the_deepest_place_and_the_outermost_record_win() {
+        let error = Error::format("x").at(5).at(9).in_file("a").in_file("b").for_record(1);
+        let error = error.for_record(2);
+        assert_eq!((error.offset(), error.file(), error.record()), (Some(5), Some("a"), Some(2)));
+    }
+}

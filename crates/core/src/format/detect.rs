@@ -1,0 +1,83 @@
+//! Which format a file is of: its bytes say, and where they cannot, its name or the caller.
+
+//AR
+use super::ffrecord::FfRecord;
+//RG
+use super::{Format, Probe};
+use crate::error::{Error, Result};
+use crate::storage::Storage;
+
+/// All formats, in the order in which they are asked.
+pub const FORMATS: &[&dyn Format] = &[&FfRecord];
+
+/// The format of that name.
+pub fn by_name(name: &str) -> Result<&'static dyn Format> {
+    FORMATS.iter().find(|f| f.name() == name).copied().ok_or_else(|| {
+        let names: Vec<_> = FORMATS.iter().map(|f| f.name()).collect();
+        Error::argument(format!("unknown format '{name}'; known formats: {}", names.join(", ")))
+    })
+}
+
+/// The format that a file name ends in, if any. `x.ffr-00000-of-00003` ends in `.ffr`.
+pub fn by_suffix(path: &str) -> Option<&'static dyn Format> {
+    let path = without_shard(path);
+    FORMATS.iter().find(|f| f.suffixes().iter().any(|s| path.ends_with(s))).copied()
+}
+
+/// The path without a shard number behind its suffix.
+fn without_shard(path: &str) -> &str {
+    let digits = |s: &str| s.len() >= 5 && s.bytes().all(|b| b.is_ascii_digit());
+    match path.rsplit_once("-of-") {
+        Some((head, count)) if digits(count) => match head.rsplit_once('-') {
+            Some((stem, index)) if digits(index) => stem,
+            _ => path,
+        },
+        _ => path,
+    }
+}
+
+/// The format of a file: by its bytes; else by its name, so that the error is that format's own.
+pub fn detect(storage: &dyn Storage) -> Result<&'static dyn Format> {
+    let named = by_suffix(storage.name());
+    if storage.is_empty() {
+        return named.ok_or_else(|| {
+            Error::truncated("the file is empty")
+                .expected("a record file")
+                .found("0 bytes")
+                .hint("pass format= if it should be")
+        });
+    }
+    let mut plausible = Vec::new();
+    for format in FORMATS {
+        match format.probe(storage)? {
+            Probe::Yes => return Ok(*format),
+            Probe::Plausible => plausible.push(*format),
+            Probe::No => {}
+        }
+    }
+    let by_name = |f: &&dyn Format| named.is_some_and(|n| n.name() == f.name());
+    let chosen = plausible.iter().find(|f| by_name(f)).or(plausible.first()).copied().or(named);
+    chosen.ok_or_else(|| {
+        let names: Vec<_> = FORMATS.iter().map(|f| f.name()).collect();
+        Error::format("no format recognises the file")
+            .at(0)
+            .expected(format_args!("one of {}", names.join(", ")))
+            .found(format_args!("{} bytes of something else", storage.len()))
+            .hint("pass format= to see what that format says")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suffix_is_found_behind_and_before_a_shard_number() {
+        for path in ["a.ffr", "a-00000-of-00002.ffr", "a.ffr-00000-of-00002", "x/y.ffr-00000-of-100000"] {
+            assert_eq!(by_suffix(path).map(|f| f.name()), Some("ffrecord"), "{path}");
+        }
+        for path in ["a.ffr2", "ffr", "a.ffr-0-of-2", "a.ffr-00000-of-00002.txt"] {
+            assert!(by_suffix(path).is_none(), "{path}");
+        }
+    }
+}

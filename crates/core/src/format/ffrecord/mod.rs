@@ -1,0 +1,83 @@
+//! FFRecord: the bytes of the samples one after the other, behind a table with a CRC-32 for each.
+//!
+//! | at byte | size | field |
+//! |---|---|---|
+//! | 0 | 4 | CRC-32 of everything up to the first sample; 0 in old files |
+//! | 4 | 8 | `n`, the number of samples |
+//! | 12 | 4 n | CRC-32 of each sample |
+//! | 12 + 4 n | 8 n | offset of each sample from the beginning of the file |
+//! | 12 + 12 n | | the samples |
+//!
+//! All numbers are little-endian. There is no magic number, and no stored end: the last sample ends where the
+//! file does.
+
+mod encoder;
+mod table;
+mod walk;
+
+use super::options::WriteOptions;
+use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use crate::bytes;
+use crate::error::Result;
+use crate::storage::Storage;
+
+/// Bytes before the tables.
+const HEADER: u64 = 12;
+/// Bytes of the tables for each sample.
+const ENTRY: u64 = 12;
+/// What the header checksum of a file without samples is.
+const CHECKSUM_OF_NONE: u32 = 0x6522_df69;
+
+/// The FFRecord format.
+pub struct FfRecord;
+
+impl Format for FfRecord {
+    fn name(&self) -> &'static str {
+        "ffrecord"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &[".ffr"]
+    }
+
+    fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
+        let size = storage.len();
+        if size < HEADER {
+            return Ok(Probe::No);
+        }
+        let mut head = [0; HEADER as usize];
+        storage.read_at(0, &mut head)?;
+        let (checksum, n) = (bytes::u32_le(&head, 0), bytes::u64_le(&head, 4));
+        if n > (size - HEADER) / ENTRY {
+            return Ok(Probe::No);
+        }
+        if n == 0 {
+            return Ok(match checksum {
+                CHECKSUM_OF_NONE if size == HEADER => Probe::Yes,
+                0 => Probe::Plausible,
+                _ => Probe::No,
+            });
+        }
+        let mut first = [0; 8];
+        storage.read_at(HEADER + 4 * n, &mut first)?;
+        let first = bytes::u64_le(&first, 0);
+        Ok(if (HEADER + ENTRY * n..=size).contains(&first) { Probe::Plausible } else { Probe::No })
+    }
+
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
+        Ok(Box::new(table::Samples::open(storage, options)?))
+    }
+
+    fn walk(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(Span) -> Result<()>,
+    ) -> Result<()> {
+        walk::walk(storage, options, visit)
+    }
+
+    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
+        Ok(Box::new(encoder::SampleEncoder::new(options)?))
+    }
+}

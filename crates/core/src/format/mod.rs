@@ -1,0 +1,298 @@
+//! What a format is: it says where the chunks are and how to decode one.
+//!
+//! A format never opens a file. It is given a [`Storage`](crate::storage::Storage) to read a table from,
+//! and chunks of bytes to decode; everything else is the same for all formats and lives elsewhere.
+
+//pub mod array_record;
+pub mod detect;
+pub mod ffrecord;
+pub mod options;
+//pub mod riegeli;
+
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::storage::{Storage, output::Output};
+use options::WriteOptions;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How sure a format is that a file is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Probe {
+    /// Certainly not, or nothing speaks for it.
+    No,
+    /// It could be, but so could something else: the format has no magic number.
+    Plausible,
+    /// A magic number or a hash says so.
+    Yes,
+}
+
+/// Where a table of chunks is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableHome {
+    /// In memory, at most 16 bytes a chunk.
+    #[default]
+    Memory,
+    /// In an unlinked temporary file; a lookup is one small read of it.
+    Disk,
+}
+
+/// How to read a file.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// Verify every hash that the format has, of tables as well as of data.
+    pub checksums: bool,
+    /// Where the table of chunks is kept.
+    pub table: TableHome,
+    /// Caps on what the file may claim.
+    pub limits: Limits,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        ReadOptions { checksums: true, table: TableHome::Memory, limits: Limits::default() }
+    }
+}
+
+/// One record file format.
+pub trait Format: Send + Sync {
+    /// The one spelling of its name.
+    fn name(&self) -> &'static str;
+
+    /// File name endings that choose it, with the dot.
+    fn suffixes(&self) -> &'static [&'static str];
+
+    /// Whether the bytes are of this format.
+    fn probe(&self, storage: &dyn Storage) -> Result<Probe>;
+
+    /// Reads the table of chunks.
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>>;
+
+    /// Visits every byte of the file once, from the first to the last, verifying all that can be.
+    /// Damage is visited as a [`Span`]; an error is returned only where reading itself failed.
+    fn walk(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(Span) -> Result<()>,
+    ) -> Result<()>;
+
+    /// A new encoder; refuses options that the format has not.
+    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>>;
+}
+
+/// A stretch of a file, as [`Format::walk`] sees it.
+#[derive(Debug)]
+pub enum Span {
+    /// Structure: headers, tables, padding, with the hashes it has verified.
+    Meta(Range<u64>),
+    /// Records.
+    Records {
+        /// The bytes of the file that hold them.
+        range: Range<u64>,
+        /// How many there are.
+        records: u64,
+        /// Their size, decoded.
+        bytes: u64,
+    },
+    /// Bytes that no reader looks at and no hash covers, though the format allows them.
+    Unused(Range<u64>),
+    /// Bytes that are not as they should be.
+    Damage(Range<u64>, Error),
+}
+
+impl Span {
+    /// The bytes of the file that the span covers.
+    pub fn range(&self) -> &Range<u64> {
+        match self {
+            Span::Meta(range) | Span::Unused(range) | Span::Damage(range, _) => range,
+            Span::Records { range, .. } => range,
+        }
+    }
+}
+
+/// One chunk of a file: where it is stored and which records it holds. Made on demand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Its number in the file.
+    pub index: u64,
+    /// The bytes to fetch in order to decode it.
+    pub stored: Range<u64>,
+    /// Number of its first record in the file.
+    pub first_record: u64,
+    /// How many records it holds.
+    pub records: u64,
+}
+
+/// What [`Table::describe`] tells about a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Name of the compression, where one is known for the whole file.
+    pub codec: Option<String>,
+    /// Bytes of all records, decoded, where the table knows them.
+    pub record_bytes: Option<u64>,
+    /// The options that the writer left in the file.
+    pub options: Option<String>,
+}
+
+/// Where the chunks of one file are, and how to decode one. At most 16 bytes a chunk in memory.
+///
+/// There are three ways to a record, and a table chooses by what it answers:
+///
+/// 1. [`direct`](Table::direct) gives a range: those bytes *are* the record. They are read straight into
+///    their final place and then shown to [`check`](Table::check).
+/// 2. The chunk holds this one record and [`size`](Table::size) knows how long it is: the stored bytes
+///    are fetched and [`decode_into`](Table::decode_into) puts the record into its final place.
+/// 3. Otherwise [`decode`](Table::decode) unpacks the whole chunk, which is kept for its neighbours.
+pub trait Table: Send + Sync {
+    /// How many records the file has.
+    fn records(&self) -> u64;
+
+    /// How many chunks the file has.
+    fn chunks(&self) -> u64;
+
+    /// The chunk that holds a record, and the record's row in it. `record` is below [`records`](Table::records).
+    fn locate(&self, record: u64) -> Result<(Chunk, u64)>;
+
+    /// The size of a record, where the table knows it without reading the chunk.
+    fn size(&self, record: u64) -> Result<Option<u64>>;
+
+    /// The bytes of the file that are the record itself, where it is stored in one piece as it is.
+    fn direct(&self, _record: u64) -> Result<Option<Range<u64>>> {
+        Ok(None)
+    }
+
+    /// Verifies a record that was read by its [`direct`](Table::direct) range.
+    fn check(&self, _record: u64, _bytes: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    /// Decodes a chunk of one record, whose size is `out.len()`, into `out`.
+    fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let decoded = self.decode(chunk, stored)?;
+        match decoded.row(0) {
+            Some(record) if record.len() == out.len() => {
+                out.copy_from_slice(record);
+                Ok(())
+            }
+            record => Err(Error::format("record size differs from the table's")
+                .at(chunk.stored.start)
+                .expected(format_args!("{} bytes", out.len()))
+                .found(record.map_or(0, <[u8]>::len))),
+        }
+    }
+
+    /// Decodes a whole chunk. The result has exactly `chunk.records` rows.
+    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded>;
+
+    /// What there is to tell about the file.
+    fn describe(&self) -> Description;
+
+    /// What the caller should be warned of, though the file can be read.
+    fn warning(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// The records of one chunk, unpacked.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Decoded {
+    /// `bytes` cut at `ends`, which must not decrease and must end at `bytes.len()`.
+    pub fn new(bytes: Vec<u8>, ends: Vec<usize>) -> Result<Self> {
+        let ordered = ends.is_sorted() && ends.last().copied().unwrap_or(0) == bytes.len();
+        ordered.then_some(Decoded { bytes, ends }).ok_or_else(|| Error::format("record sizes do not add up"))
+    }
+
+    /// How many records there are.
+    pub fn rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// One record.
+    pub fn row(&self, row: u64) -> Option<&[u8]> {
+        let row = usize::try_from(row).ok()?;
+        let end = *self.ends.get(row)?;
+        let begin = if row == 0 { 0 } else { self.ends[row - 1] };
+        Some(&self.bytes[begin..end])
+    }
+
+    /// What it takes in memory.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
+    /// The bytes of all records together.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Records gathered for one chunk: their bytes one after the other, and where each ends.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// The records' bytes.
+    pub bytes: Vec<u8>,
+    /// Where each record ends in `bytes`.
+    pub ends: Vec<usize>,
+}
+
+impl Group {
+    /// Adds a record.
+    pub fn push(&mut self, record: &[u8]) {
+        self.bytes.extend_from_slice(record);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The records, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, &end)| &self.bytes[begin..end])
+    }
+}
+
+/// A group made ready to be written; only its own encoder knows what the parts mean.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    /// Small parts: prefixes, sizes, hashes of records.
+    pub head: Vec<u8>,
+    /// The large part.
+    pub body: Vec<u8>,
+    /// Hash of the data, where the format has one for the chunk.
+    pub hash: u64,
+    /// How many records it holds.
+    pub records: u64,
+    /// Their size before encoding.
+    pub decoded_bytes: u64,
+    /// Where each record ends, for formats that keep a table of records.
+    pub ends: Vec<usize>,
+}
+
+/// The part of encoding that any thread may do: pure, and the same bytes whichever thread does it.
+pub type EncodeJob = Arc<dyn Fn(Group) -> Result<Encoded> + Send + Sync>;
+
+/// Turns records into a file, in four steps that the writer drives: group, encode, place, finish.
+pub trait Encoder: Send {
+    /// Called once, before anything else.
+    fn start(&mut self, out: &mut dyn Output) -> Result<()>;
+
+    /// Adds a record to the pending group; gives the group back when it is full.
+    /// A record that the format cannot hold is refused and leaves the encoder as it was.
+    fn push(&mut self, record: &[u8]) -> Result<Option<Group>>;
+
+    /// Gives back what is pending, if anything is.
+    fn flush(&mut self) -> Option<Group>;
+
+    /// The function that encodes a group.
+    fn job(&self) -> EncodeJob;
+
+    /// Writes an encoded group. Called in the order of the groups.
+    fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()>;
+
+    /// Writes what comes at the end; nothing is called after it.
+    fn finish(&mut self, out: &mut dyn Output) -> Result<()>;
+}

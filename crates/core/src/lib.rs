@@ -1,0 +1,45 @@
+//! Record files that machine learning trains on, read and written exactly, safe on hostile bytes.
+//!
+//! A record file is a table of chunks. A *format* says where the chunks are and how to decode one; a *codec*
+//! packs the bytes of a chunk; a *storage* reads and writes bytes. The three vary independently, and everything
+//! else is written once:
+//!
+//! ```text
+//! read:   indices -> plan -> fetch -> decode -> deliver          (reader.rs, reader/batch.rs)
+//! write:  records -> group -> encode -> sequence -> publish      (writer.rs, storage/publish.rs)
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`error`] | one error: what, file, offset, record, expected, found |
+//! | [`limits`] | every cap on untrusted input |
+//! | [`bytes`] | the only arithmetic on numbers read from a file |
+//! | [`storage`] | where bytes come from and go |
+//! | [`codec`], [`hash`] | compression and checksums |
+//! | [`format`] | the formats, and which one a file is of |
+//! | [`shard`], [`open`] | one file of a data set; opening many at once |
+//! | [`reader`], [`cache`] | reading records |
+//! | [`view`] | which records, in which order |
+//! | [`writer`] | writing records |
+//! | [`verify`] | every byte of a file accounted for |
+//! | [`process`] | what a forked child must not inherit |
+
+pub mod bytes;
+pub mod cache;
+pub mod codec;
+pub mod error;
+pub mod format;
+pub mod hash;
+pub mod limits;
+pub mod open;
+pub mod process;
+pub mod reader;
+pub mod shard;
+pub mod storage;
+pub mod verify;
+pub mod view;
+pub mod writer;
+
+pub use error::{Error, Kind, Result};
+pub use limits::Limits;
+pub use reader::Reader;

@@ -1,0 +1,192 @@
+//! One file of a data set, or a range of its records. Opened when it is needed, the same file for ever after.
+
+use crate::error::{Error, Result};
+use crate::format::{Format, ReadOptions, Table, detect};
+use crate::storage::Storage;
+use crate::storage::file::LocalFile;
+use crate::storage::handles::Handles;
+use arc_swap::{ArcSwapOption, Guard};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An open file: its bytes, its format and its table.
+pub struct Source {
+    /// The bytes.
+    pub storage: Arc<dyn Storage>,
+    /// The format.
+    pub format: &'static dyn Format,
+    /// Where the chunks are.
+    pub table: Box<dyn Table>,
+}
+
+impl Source {
+    /// Detects the format, unless it is given, and reads the table.
+    pub fn open(storage: Arc<dyn Storage>, format: Option<&str>, options: &ReadOptions) -> Result<Self> {
+        let open = || {
+            let format = match format {
+                Some(name) => detect::by_name(name)?,
+                None => detect::detect(&*storage)?,
+            };
+            Ok((format, format.open(&*storage, options)?))
+        };
+        let (format, table) = open().map_err(|e: Error| e.in_file(storage.name()))?;
+        Ok(Source { storage, format, table })
+    }
+}
+
+/// Where a shard's bytes come from.
+#[derive(Clone)]
+enum Origin {
+    /// A local path, opened when needed.
+    Path { path: PathBuf, handles: Arc<Handles> },
+    /// Something that was handed over open and cannot be opened again.
+    Handed(Arc<dyn Storage>),
+}
+
+/// A range of the records of one file.
+pub struct Shard {
+    origin: Origin,
+    format: Option<String>,
+    options: ReadOptions,
+    first: u64,
+    records: u64,
+    /// Not a lock that runs an initialiser: a fork in the middle of one would hang the child. Two threads may
+    /// both open the file; one result is dropped.
+    opened: ArcSwapOption<Source>,
+}
+
+/// Which records of a file are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordRange {
+    /// The first record.
+    pub start: u64,
+    /// The record after the last; none: to the end of the file.
+    pub stop: Option<u64>,
+}
+
+impl Shard {
+    /// Opens a local file now.
+    pub fn open(
+        path: PathBuf,
+        range: RecordRange,
+        format: Option<&str>,
+        options: ReadOptions,
+        handles: Arc<Handles>,
+    ) -> Result<Self> {
+        Self::opened(Origin::Path { path, handles }, range, format, options)
+    }
+
+    /// Takes a storage that is already open.
+    pub fn over(
+        storage: Arc<dyn Storage>,
+        range: RecordRange,
+        format: Option<&str>,
+        options: ReadOptions,
+    ) -> Result<Self> {
+        Self::opened(Origin::Handed(storage), range, format, options)
+    }
+
+    /// A local file whose format and number of records are known: opened at the first read.
+    pub fn later(
+        path: PathBuf,
+        first: u64,
+        records: u64,
+        format: &str,
+        options: ReadOptions,
+        handles: Arc<Handles>,
+    ) -> Self {
+        let origin = Origin::Path { path, handles };
+        let format = Some(format.to_owned());
+        Shard { origin, format, options, first, records, opened: ArcSwapOption::empty() }
+    }
+
+    fn opened(
+        origin: Origin,
+        range: RecordRange,
+        format: Option<&str>,
+        options: ReadOptions,
+    ) -> Result<Self> {
+        let source = open_origin(&origin, format, &options)?;
+        let total = source.table.records();
+        let stop = range.stop.unwrap_or(total);
+        if range.start > stop || stop > total {
+            return Err(Error::argument(format!(
+                "records {}..{stop} are not in the file, which has {total}",
+                range.start
+            ))
+            .in_file(source.storage.name()));
+        }
+        Ok(Shard {
+            origin,
+            format: Some(source.format.name().to_owned()),
+            options,
+            first: range.start,
+            records: stop - range.start,
+            opened: ArcSwapOption::from_pointee(source),
+        })
+    }
+
+    /// How many records belong to it.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The number, in its file, of its first record.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Its format's name, as detected or as given.
+    pub fn format(&self) -> &str {
+        self.format.as_deref().unwrap_or_default()
+    }
+
+    /// The path, if it is a local file.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        match &self.origin {
+            Origin::Path { path, .. } => Some(path),
+            Origin::Handed(_) => None,
+        }
+    }
+
+    /// What errors and listings call it.
+    pub fn name(&self) -> String {
+        match &self.origin {
+            Origin::Path { path, .. } => path.to_string_lossy().into_owned(),
+            Origin::Handed(storage) => storage.name().to_owned(),
+        }
+    }
+
+    /// The open file.
+    pub fn source(&self) -> Result<Guard<Option<Arc<Source>>>> {
+        let opened = self.opened.load();
+        if opened.is_some() {
+            return Ok(opened);
+        }
+        let source = open_origin(&self.origin, self.format.as_deref(), &self.options)?;
+        let total = source.table.records();
+        if total < self.first + self.records {
+            return Err(Error::format("file changed: it has fewer records than it had")
+                .in_file(source.storage.name())
+                .expected(format_args!("at least {}", self.first + self.records))
+                .found(total));
+        }
+        self.opened.store(Some(Arc::new(source)));
+        Ok(self.opened.load())
+    }
+
+    /// Forgets the open file; the next read opens it again.
+    pub fn release(&self) {
+        if matches!(self.origin, Origin::Path { .. }) {
+            self.opened.store(None);
+        }
+    }
+}
+
+fn open_origin(origin: &Origin, format: Option<&str>, options: &ReadOptions) -> Result<Source> {
+    let storage: Arc<dyn Storage> = match origin {
+        Origin::Path { path, handles } => Arc::new(LocalFile::open(path, handles)?),
+        Origin::Handed(storage) => storage.clone(),
+    };
+    Source::open(storage, format, options)
+}

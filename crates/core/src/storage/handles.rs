@@ -1,0 +1,95 @@
+//! The bound on how many descriptors are open, for data sets of more files than a process may open.
+//!
+//! Every open descriptor sits in one cell of a ring. Opening one more when the ring is full closes one that
+//! was not used lately: the hand goes round, gives each used cell a second chance and takes the first that
+//! was not used since. There is no lock, so a fork at any moment leaves nothing locked in the child.
+
+use arc_swap::ArcSwapOption;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// The place for one file's descriptor: empty until it is needed, and again when others need the room.
+#[derive(Default)]
+pub struct Handle {
+    file: ArcSwapOption<File>,
+    used: AtomicBool,
+}
+
+impl Handle {
+    /// The open descriptor, if it is open. Whoever holds it may go on using it after it was closed here.
+    pub fn get(&self) -> Option<Arc<File>> {
+        let file = self.file.load_full();
+        // Written only when it changes: a store in every read would make threads fight for the cache line.
+        if file.is_some() && !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+        file
+    }
+
+    /// Closes the descriptor as soon as nobody uses it any more.
+    pub fn close(&self) {
+        self.file.store(None);
+    }
+}
+
+/// A bounded set of open descriptors, shared by the files of one data set.
+pub struct Handles {
+    ring: Box<[ArcSwapOption<Handle>]>,
+    hand: AtomicUsize,
+}
+
+impl Handles {
+    /// Keeps at most `limit` descriptors open (one at the least).
+    pub fn new(limit: usize) -> Arc<Self> {
+        let ring = (0..limit.max(1)).map(|_| ArcSwapOption::empty()).collect();
+        Arc::new(Handles { ring, hand: AtomicUsize::new(0) })
+    }
+
+    /// Puts an opened file into its handle, and closes another one if there are too many.
+    pub fn admit(&self, handle: &Arc<Handle>, file: Arc<File>) {
+        // Two rounds are enough: after the first, every used mark is gone.
+        for _ in 0..2 * self.ring.len() {
+            let cell = &self.ring[self.hand.fetch_add(1, Relaxed) % self.ring.len()];
+            let spare = match &*cell.load() {
+                None => true,
+                Some(other) => !other.used.swap(false, Relaxed),
+            };
+            if spare {
+                handle.file.store(Some(file));
+                if let Some(other) = cell.swap(Some(handle.clone()))
+                    && !Arc::ptr_eq(&other, handle)
+                {
+                    other.close();
+                }
+                return;
+            }
+        }
+        // Other threads used every cell meanwhile: this descriptor is used once and not kept.
+    }
+
+    #[cfg(test)]
+    fn open(&self) -> usize {
+        let handles: Vec<_> = self.ring.iter().filter_map(|cell| cell.load_full()).collect();
+        handles.iter().filter(|h| h.file.load().is_some()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_most_the_limit_is_open_and_the_unused_one_is_closed() {
+        let handles = Handles::new(3);
+        let file = || Arc::new(tempfile::tempfile().unwrap());
+        let all: Vec<_> = (0..10).map(|_| Arc::new(Handle::default())).collect();
+        for handle in &all {
+            handles.admit(handle, file());
+            assert!(handle.file.load().is_some());
+            assert!(all[0].get().is_some(), "a handle in use keeps its descriptor");
+            assert!(handles.open() <= 3);
+        }
+        assert_eq!(handles.open(), 3);
+    }
+}

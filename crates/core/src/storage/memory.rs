@@ -1,0 +1,40 @@
+//! Bytes that are already in memory.
+
+use super::Storage;
+use crate::bytes;
+use crate::error::Result;
+
+/// A storage over anything that is a slice of bytes.
+pub struct Memory<B> {
+    name: String,
+    bytes: B,
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> Memory<B> {
+    /// `name` is what errors call it.
+    pub fn new(name: impl Into<String>, bytes: B) -> Self {
+        Memory { name: name.into(), bytes }
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> Storage for Memory<B> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.as_ref().len() as u64
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        let all = self.bytes.as_ref();
+        let range = bytes::range("read", at, out.len() as u64, all.len() as u64)
+            .map_err(|e| e.in_file(&self.name))?;
+        out.copy_from_slice(&all[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+
+    fn in_memory(&self) -> Option<&[u8]> {
+        Some(self.bytes.as_ref())
+    }
+}

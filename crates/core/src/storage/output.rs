@@ -1,0 +1,129 @@
+//! What a writer writes to. Bytes go forward; some outputs can also be patched where they were.
+
+use crate::error::{Error, Result};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// A place for the bytes of one file.
+pub trait Output: Send {
+    /// How many bytes have been written, counted from the beginning of the file.
+    fn position(&self) -> u64;
+
+    /// Appends all of `bytes`.
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()>;
+
+    /// Whether [`write_at`](Output::write_at) works here.
+    fn can_patch(&self) -> bool;
+
+    /// Overwrites bytes that were written before.
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Hands everything buffered to the other side.
+    fn flush(&mut self) -> Result<()>;
+
+    /// A folder on the same disk, for a format that has to spool; none: the system's own.
+    fn spool_folder(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// An output over anything that implements [`Write`]: a pipe, a socket, a vector. Forward only.
+pub struct Stream<W> {
+    inner: W,
+    position: u64,
+}
+
+impl<W: Write + Send> Stream<W> {
+    /// Starts at position 0, whatever `inner` was given before.
+    pub fn new(inner: W) -> Self {
+        Stream { inner, position: 0 }
+    }
+
+    /// Gives the inner writer back.
+    pub fn into_inner(self) -> W {
+        self.inner
+    }
+}
+
+impl<W: Write + Send> Output for Stream<W> {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.inner.write_all(bytes).map_err(|e| Error::io("writing failed", e).at(self.position))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn can_patch(&self) -> bool {
+        false
+    }
+
+    fn write_at(&mut self, at: u64, _bytes: &[u8]) -> Result<()> {
+        Err(Error::argument("this output only goes forward").at(at))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush().map_err(|e| Error::io("writing failed", e).at(self.position))
+    }
+}
+
+/// An output that can seek: a local file, a cursor over a vector. Its own position 0 is where `inner`
+/// stood when it was handed over.
+pub struct Seekable<W> {
+    inner: W,
+    position: u64,
+    base: u64,
+}
+
+impl<W: Write + Seek + Send> Seekable<W> {
+    /// Takes the present position of `inner` as the beginning of the file.
+    pub fn new(mut inner: W) -> Result<Self> {
+        let base = inner.stream_position().map_err(|e| Error::io("seeking failed", e))?;
+        Ok(Seekable { inner, position: 0, base })
+    }
+
+    /// Gives the inner writer back.
+    pub fn into_inner(self) -> W {
+        self.inner
+    }
+
+    /// The inner writer.
+    pub fn inner(&self) -> &W {
+        &self.inner
+    }
+
+    fn seek(&mut self, at: u64) -> Result<()> {
+        let target =
+            self.base.checked_add(at).ok_or_else(|| Error::argument("position out of range").at(at))?;
+        self.inner.seek(SeekFrom::Start(target)).map_err(|e| Error::io("seeking failed", e).at(at))?;
+        Ok(())
+    }
+}
+
+impl<W: Write + Seek + Send> Output for Seekable<W> {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.inner.write_all(bytes).map_err(|e| Error::io("writing failed", e).at(self.position))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn can_patch(&self) -> bool {
+        true
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.seek(at)?;
+        self.inner.write_all(bytes).map_err(|e| Error::io("writing failed", e).at(at))?;
+        self.seek(self.position)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.inner.flush().map_err(|e| Error::io("writing failed", e).at(self.position))
+    }
+}

@@ -1,0 +1,298 @@
+//! Writing: group, encode, sequence, publish.
+//!
+//! A [`Writer`] deals records out to one file or to many shards ([`file`] writes each). Nothing appears under
+//! a final name before [`publish`](SealedSet::publish), and a writer that is dropped leaves everything as it was.
+
+pub mod file;
+
+use crate::error::{Error, Result};
+use crate::format::Format;
+use crate::format::options::WriteOptions;
+use crate::process;
+use crate::storage::output::Output;
+use crate::storage::publish::Sealed;
+use file::{FileWriter, Pool};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How records are dealt out to files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharding {
+    /// All into one file.
+    One,
+    /// In turn, so that the shards are balanced without knowing the count.
+    Turns(u64),
+    /// In order; a new shard begins when one holds this many bytes of records.
+    Bytes(u64),
+    /// In order; a new shard begins when one holds this many records.
+    Records(u64),
+}
+
+/// How a file is written.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Replace an existing file.
+    pub overwrite: bool,
+    /// Survive a power cut once published.
+    pub durable: bool,
+    /// Threads that encode; 0 or 1: the calling thread does it.
+    pub threads: usize,
+    /// How records are dealt out.
+    pub sharding: Sharding,
+    /// How many records there will be, if that is known.
+    pub num_records: Option<u64>,
+    /// The format's own options.
+    pub format_options: WriteOptions,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        CreateOptions {
+            overwrite: false,
+            durable: true,
+            threads: 0,
+            sharding: Sharding::One,
+            num_records: None,
+            format_options: WriteOptions::default(),
+        }
+    }
+}
+
+/// Writes records to one file, to many shards, or to any output.
+pub struct Writer {
+    format: &'static dyn Format,
+    path: PathBuf,
+    options: CreateOptions,
+    pool: Option<Arc<Pool>>,
+    /// The files that take records now: all shards when they take turns, else one.
+    open: Vec<FileWriter>,
+    sealed: Vec<Sealed>,
+    num_records: u64,
+    num_bytes: u64,
+    generation: u64,
+    failed: Option<String>,
+}
+
+/// Files that are whole, still under temporary names.
+pub struct SealedSet(Vec<Sealed>);
+
+impl Writer {
+    /// A writer of `path`, or of shards beside it.
+    pub fn create(path: &Path, format: &'static dyn Format, options: CreateOptions) -> Result<Self> {
+        let mut writer = Self::new(path, format, options)?;
+        let count = if let Sharding::Turns(n) = writer.options.sharding { n } else { 1 };
+        for shard in 0..count {
+            let file = writer.new_file(shard)?;
+            writer.open.push(file);
+        }
+        Ok(writer)
+    }
+
+    /// A writer to an output that is already there.
+    pub fn over(
+        output: Box<dyn Output>,
+        format: &'static dyn Format,
+        options: CreateOptions,
+    ) -> Result<Self> {
+        if options.sharding != Sharding::One {
+            return Err(Error::argument("shards need a path, not an open file"));
+        }
+        let mut writer = Self::new(Path::new(""), format, options)?;
+        let encoder = format.encoder(&writer.format_options(0))?;
+        writer.open.push(FileWriter::over(output, encoder, writer.pool.clone())?);
+        Ok(writer)
+    }
+
+    fn new(path: &Path, format: &'static dyn Format, options: CreateOptions) -> Result<Self> {
+        let pool = if options.threads > 1 { Some(Pool::new(options.threads)?) } else { None };
+        Ok(Writer {
+            format,
+            path: path.to_owned(),
+            options,
+            pool,
+            open: Vec::new(),
+            sealed: Vec::new(),
+            num_records: 0,
+            num_bytes: 0,
+            generation: process::generation(),
+            failed: None,
+        })
+    }
+
+    fn format_options(&self, shard: u64) -> WriteOptions {
+        let options = self.options.format_options.clone();
+        match (self.options.num_records, self.options.sharding) {
+            (Some(n), Sharding::One) => options.with_int("num_records", n),
+            (Some(n), Sharding::Turns(shards)) => {
+                options.with_int("num_records", n / shards + u64::from(shard < n % shards))
+            }
+            _ => options,
+        }
+    }
+
+    fn new_file(&self, shard: u64) -> Result<FileWriter> {
+        let encoder = self.format.encoder(&self.format_options(shard))?;
+        let CreateOptions { overwrite, durable, sharding, .. } = self.options;
+        // Shards get their names, and are checked against existing files, when they are published.
+        let overwrite = overwrite || sharding != Sharding::One;
+        FileWriter::create(&self.path, overwrite, durable, encoder, self.pool.clone())
+    }
+
+    /// The format that is written.
+    pub fn format(&self) -> &'static dyn Format {
+        self.format
+    }
+
+    /// Records written so far.
+    pub fn num_records(&self) -> u64 {
+        self.num_records
+    }
+
+    /// Their bytes.
+    pub fn num_bytes(&self) -> u64 {
+        self.num_bytes
+    }
+
+    fn usable(&self) -> Result<()> {
+        if self.generation != process::generation() {
+            return Err(Error::closed("a writer belongs to the process that created it")
+                .hint("create one in each process, each with its own path"));
+        }
+        match &self.failed {
+            Some(first) => {
+                Err(Error::closed(format!("writing failed before ({first})")).hint("write the file again"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a record. One that the format cannot hold is refused and leaves the writer as it was; after any
+    /// other error nothing more can be written or published.
+    pub fn write(&mut self, record: &[u8]) -> Result<()> {
+        if self.push(record)? { self.work() } else { Ok(()) }
+    }
+
+    /// Whether [`push`](Self::push) of a record of that size is no more than a copy.
+    pub fn is_quick(&self, size: usize) -> bool {
+        !self.shard_is_full(size)
+    }
+
+    /// The first half of [`write`](Self::write): takes the record in, and tells whether there is
+    /// [`work`](Self::work) to do before the next one.
+    pub fn push(&mut self, record: &[u8]) -> Result<bool> {
+        self.usable()?;
+        if let Some(n) = self.options.num_records
+            && self.num_records >= n
+        {
+            return Err(Error::argument(format!("more records than the {n} announced by num_records")));
+        }
+        match self.deal(record) {
+            Ok(full) => {
+                self.num_records += 1;
+                self.num_bytes += record.len() as u64;
+                Ok(full)
+            }
+            Err(error) if matches!(error.kind(), crate::Kind::Argument) => Err(error),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// The second half of [`write`](Self::write): encodes and writes what is full.
+    pub fn work(&mut self) -> Result<()> {
+        let worked = self.open.iter_mut().try_for_each(FileWriter::work);
+        worked.map_err(|error| self.fail(error))
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.failed = Some(error.to_string());
+        error
+    }
+
+    /// Whether a record of that size begins a new shard.
+    fn shard_is_full(&self, size: usize) -> bool {
+        match (self.options.sharding, self.open.first()) {
+            (Sharding::Records(most), Some(shard)) => shard.num_records() >= most,
+            // A shard holds at least one record, and no more than `most` bytes unless that one is larger.
+            (Sharding::Bytes(most), Some(shard)) => {
+                shard.num_records() > 0 && shard.num_bytes().saturating_add(size as u64) > most
+            }
+            _ => false,
+        }
+    }
+
+    fn deal(&mut self, record: &[u8]) -> Result<bool> {
+        if self.shard_is_full(record.len()) {
+            let next = self.new_file(0)?;
+            let last = std::mem::replace(&mut self.open[0], next);
+            self.sealed.extend(last.seal()?);
+        }
+        let shard =
+            if let Sharding::Turns(shards) = self.options.sharding { self.num_records % shards } else { 0 };
+        self.open[shard as usize].push(record)
+    }
+
+    /// Finishes all files under their temporary names. Returns none where the output was not a file.
+    pub fn seal(mut self) -> Result<SealedSet> {
+        self.usable()?;
+        if let Some(n) = self.options.num_records
+            && self.num_records != n
+        {
+            return Err(Error::argument(format!(
+                "{} records written, but num_records announced {n}; nothing was published",
+                self.num_records
+            )));
+        }
+        let mut sealed = std::mem::take(&mut self.sealed);
+        for file in std::mem::take(&mut self.open) {
+            sealed.extend(file.seal()?);
+        }
+        Ok(SealedSet(sealed))
+    }
+}
+
+impl SealedSet {
+    /// How many files there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Makes the one file appear under the name that it was created with.
+    pub fn publish(self) -> Result<()> {
+        self.0.into_iter().try_for_each(Sealed::publish)
+    }
+
+    /// Makes all files appear under `names`, one each, after removing the old set `replaced`.
+    ///
+    /// A set cannot appear all at once. A kill in between leaves some of N shards of N, which readers refuse as
+    /// incomplete, never a readable mixture of old and new; an error takes back what was published.
+    pub fn publish_as(self, names: &[PathBuf], replaced: &[PathBuf]) -> Result<()> {
+        if names.len() != self.0.len() {
+            return Err(Error::argument(format!("{} names for {} files", names.len(), self.0.len())));
+        }
+        for old in replaced {
+            match std::fs::remove_file(old) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("cannot remove", e).in_file(&old.to_string_lossy()));
+                }
+                _ => {}
+            }
+        }
+        let mut published: Vec<&PathBuf> = Vec::new();
+        for (sealed, name) in self.0.into_iter().zip(names) {
+            if let Err(error) = sealed.with_name(name).exclusive().publish() {
+                for path in published {
+                    // The error that stopped us is the one to tell; these are ours and incomplete.
+                    let _ = std::fs::remove_file(path);
+                }
+                return Err(error);
+            }
+            published.push(name);
+        }
+        Ok(())
+    }
+}

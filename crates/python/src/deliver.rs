@@ -1,0 +1,162 @@
+//! Where records go: new `bytes` objects, or one buffer of the caller's.
+
+use crate::errors::external;
+use anyrecord::error::{Error, Result};
+use anyrecord::reader::Deliver;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+/// A `bytes` object of `size` bytes that are not set yet, and the place to set them.
+///
+/// The safe constructor zero-fills first, which for large records costs as much as reading them from memory.
+fn unset_bytes(py: Python<'_>, size: usize) -> PyResult<(Bound<'_, PyBytes>, *mut u8)> {
+    let length =
+        ffi::Py_ssize_t::try_from(size).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(size))?;
+    // SAFETY: with a null pointer the call makes an object whose bytes are free to be written until anybody else
+    // sees it; it returns null only with an exception set.
+    unsafe {
+        let object =
+            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), length))?;
+        let place = ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>();
+        Ok((object.cast_into_unchecked(), place))
+    }
+}
+
+/// Makes a `bytes` object and lets `fill` write it with the GIL released, unless `quick`.
+pub fn bytes_with<'py>(
+    py: Python<'py>,
+    size: usize,
+    quick: bool,
+    fill: impl FnOnce(&mut [u8]) -> Result<()> + Send,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (object, place) = unset_bytes(py, size)?;
+    if size > 0 {
+        // SAFETY: `size` bytes at `place` belong to an object that nobody else has seen, and it outlives `fill`.
+        // An empty `bytes` is shared by everybody, which is why it is not written at all.
+        let out = unsafe { std::slice::from_raw_parts_mut(place, size) };
+        let filled = if quick { fill(out) } else { py.detach(|| fill(out)) };
+        filled.map_err(crate::errors::Failure)?;
+    } else if quick {
+        fill(&mut []).map_err(crate::errors::Failure)?;
+    } else {
+        py.detach(|| fill(&mut [])).map_err(crate::errors::Failure)?;
+    }
+    Ok(object)
+}
+
+/// The records of a batch as `bytes` objects.
+pub struct BytesList {
+    objects: Vec<Option<Py<PyBytes>>>,
+}
+
+impl BytesList {
+    pub fn new(count: usize) -> Self {
+        BytesList { objects: (0..count).map(|_| None).collect() }
+    }
+
+    /// The objects, all delivered.
+    pub fn into_vec(self) -> Vec<Py<PyBytes>> {
+        self.objects.into_iter().flatten().collect()
+    }
+
+    /// The objects as a list.
+    pub fn into_list(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+        PyList::new(py, self.into_vec())
+    }
+}
+
+impl Deliver for BytesList {
+    fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
+        // One hold of the GIL for all of them; also the moment to hear Ctrl-C.
+        let made = Python::attach(|py| -> PyResult<Vec<&mut [u8]>> {
+            py.check_signals()?;
+            let mut places = Vec::with_capacity(wanted.len());
+            for &(position, size) in wanted {
+                let (object, place) = unset_bytes(py, size)?;
+                places.push(match size {
+                    0 => &mut [][..],
+                    // SAFETY: as in `bytes_with`; the object is kept in `self`, which the result borrows.
+                    _ => unsafe { std::slice::from_raw_parts_mut(place, size) },
+                });
+                self.objects[position] = Some(object.unbind());
+            }
+            Ok(places)
+        });
+        made.map_err(external)
+    }
+}
+
+/// The records of a batch one after the other in a buffer of the caller's.
+pub struct OneBuffer<'a> {
+    out: &'a mut [u8],
+    /// Sizes of all records, where they were known before; then every record has its final place.
+    ends: Vec<usize>,
+    /// Records whose place depends on others that are still to come.
+    loose: Vec<Vec<u8>>,
+}
+
+impl<'a> OneBuffer<'a> {
+    /// `sizes`: of each record, if all are known.
+    pub fn new(out: &'a mut [u8], count: usize, sizes: Option<&[u64]>) -> Result<Self> {
+        let mut buffer = OneBuffer { out, ends: Vec::with_capacity(count), loose: Vec::new() };
+        match sizes {
+            Some(sizes) => buffer.place(sizes.iter().copied())?,
+            None => buffer.loose = vec![Vec::new(); count],
+        }
+        Ok(buffer)
+    }
+
+    fn place(&mut self, sizes: impl Iterator<Item = u64>) -> Result<()> {
+        let mut end = 0u64;
+        for size in sizes {
+            end = end.saturating_add(size);
+            self.ends.push(usize::try_from(end).unwrap_or(usize::MAX));
+        }
+        if end > self.out.len() as u64 {
+            return Err(Error::argument(format!(
+                "the buffer has {} bytes, the records need {end}",
+                self.out.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Where each record ends in the buffer.
+    pub fn finish(mut self) -> Result<Vec<usize>> {
+        if !self.loose.is_empty() {
+            let loose = std::mem::take(&mut self.loose);
+            self.place(loose.iter().map(|record| record.len() as u64))?;
+            let mut begin = 0;
+            for record in &loose {
+                self.out[begin..begin + record.len()].copy_from_slice(record);
+                begin += record.len();
+            }
+        }
+        Ok(self.ends)
+    }
+}
+
+impl Deliver for OneBuffer<'_> {
+    fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
+        if !self.loose.is_empty() {
+            return Deliver::reserve(&mut self.loose, wanted);
+        }
+        // Places in any order out of one buffer: cut off from its front in order of position.
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_unstable_by_key(|&i| wanted[i].0);
+        let mut places: Vec<&mut [u8]> = wanted.iter().map(|_| &mut [][..]).collect();
+        let (mut rest, mut at) = (&mut *self.out, 0);
+        for i in order {
+            let (position, size) = wanted[i];
+            let begin = if position == 0 { 0 } else { self.ends[position - 1] };
+            if begin < at || self.ends[position] - begin != size {
+                return Err(Error::format("a record's size differs from the table's"));
+            }
+            let (_, from) = rest.split_at_mut(begin - at);
+            let (place, behind) = from.split_at_mut(size);
+            (places[i], rest, at) = (place, behind, begin + size);
+        }
+        Ok(places)
+    }
+}

@@ -1,0 +1,187 @@
+//! Python file objects as storage and as output.
+//!
+//! The core calls these detached from Python. The lock is taken while detached, and only then the GIL, so that no
+//! thread ever holds the GIL while it waits for the lock.
+
+use crate::errors::external;
+use anyrecord::error::{Error, Result};
+use anyrecord::storage::Storage;
+use anyrecord::storage::output::Output;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::sync::Mutex;
+
+fn name_of(object: &Bound<'_, PyAny>) -> String {
+    let name = object.getattr("name").and_then(|name| name.extract::<String>());
+    name.unwrap_or_else(|_| object.repr().map_or_else(|_| "<file object>".into(), |r| r.to_string()))
+}
+
+fn has_method(object: &Bound<'_, PyAny>, method: &str) -> PyResult<bool> {
+    Ok(object.getattr_opt(method)?.is_some_and(|m| m.is_callable()))
+}
+
+fn is_seekable(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if !has_method(object, "seek")? {
+        return Ok(false);
+    }
+    match object.getattr_opt("seekable")? {
+        Some(seekable) => seekable.call0()?.is_truthy(),
+        None => Ok(true),
+    }
+}
+
+/// A Python file object that is read from.
+pub struct FileLike {
+    /// One position belongs to the object, so one reader at a time may move it.
+    object: Mutex<Py<PyAny>>,
+    name: String,
+    size: u64,
+    process: u32,
+}
+
+impl FileLike {
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if !has_method(object, "read")? {
+            return Err(PyTypeError::new_err(format!(
+                "expected a path, a list of paths, bytes, or a file object with read and seek, not {}",
+                object.get_type().name()?
+            )));
+        }
+        if !is_seekable(object)? {
+            return Err(PyValueError::new_err(
+                "records are read by number, so the file object must be able to seek",
+            ));
+        }
+        if object.call_method1("read", (0,))?.cast::<PyBytes>().is_err() {
+            return Err(PyTypeError::new_err("the file object gives text, not bytes; open it in mode 'rb'"));
+        }
+        object.call_method1("seek", (0, 2))?;
+        let size = object.call_method0("tell")?.extract()?;
+        let name = name_of(object);
+        let object = Mutex::new(object.clone().unbind());
+        Ok(FileLike { object, name, size, process: std::process::id() })
+    }
+}
+
+impl Storage for FileLike {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        if std::process::id() != self.process {
+            return Err(Error::closed("a file object's position is shared with the process that opened it")
+                .in_file(&self.name)
+                .hint("pass the path instead, or open the object in each process"));
+        }
+        let object = self.object.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Python::attach(|py| -> PyResult<usize> {
+            let object = object.bind(py);
+            object.call_method1("seek", (at,))?;
+            let mut done = 0;
+            while done < out.len() {
+                let read = object.call_method1("read", (out.len() - done,))?;
+                let piece = read.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
+                if piece.is_empty() || piece.len() > out.len() - done {
+                    break;
+                }
+                out[done..done + piece.len()].copy_from_slice(piece);
+                done += piece.len();
+            }
+            Ok(done)
+        })
+        .map_err(external)
+        .and_then(|done| {
+            if done == out.len() {
+                return Ok(());
+            }
+            Err(Error::truncated("the file object ends early")
+                .in_file(&self.name)
+                .at(at + done as u64)
+                .expected(format_args!("{} bytes, as when it was opened", self.size))
+                .found(format_args!("its end at byte {}", at + done as u64)))
+        })
+    }
+}
+
+/// A Python file object that is written to.
+pub struct FileLikeOutput {
+    object: Py<PyAny>,
+    name: String,
+    position: u64,
+    /// Where the object stood at the beginning, if it can seek.
+    base: Option<u64>,
+}
+
+impl FileLikeOutput {
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if !has_method(object, "write")? {
+            return Err(PyTypeError::new_err(format!(
+                "expected a path or a file object with write, not {}",
+                object.get_type().name()?
+            )));
+        }
+        let base = if is_seekable(object)? { Some(object.call_method0("tell")?.extract()?) } else { None };
+        Ok(FileLikeOutput { object: object.clone().unbind(), name: name_of(object), position: 0, base })
+    }
+
+    fn call(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) -> Result<()> {
+        Python::attach(|py| act(self.object.bind(py))).map_err(external)
+    }
+}
+
+/// Writes all of `bytes`, also where the object takes them in pieces.
+fn write_all(object: &Bound<'_, PyAny>, mut bytes: &[u8]) -> PyResult<()> {
+    while !bytes.is_empty() {
+        let written = object.call_method1("write", (PyBytes::new(object.py(), bytes),))?;
+        // Many objects return nothing and mean all of it.
+        let written = if written.is_none() { bytes.len() } else { written.extract::<usize>()? };
+        if written == 0 || written > bytes.len() {
+            return Err(PyValueError::new_err(format!("write returned {written} for {} bytes", bytes.len())));
+        }
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+impl Output for FileLikeOutput {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        self.call(|object| write_all(object, bytes))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn can_patch(&self) -> bool {
+        self.base.is_some()
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        let Some(base) = self.base else {
+            return Err(Error::argument("this output only goes forward").in_file(&self.name).at(at));
+        };
+        self.call(|object| {
+            object.call_method1("seek", (base + at,))?;
+            write_all(object, bytes)?;
+            object.call_method1("seek", (base + self.position,))?;
+            Ok(())
+        })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.call(|object| {
+            if let Some(flush) = object.getattr_opt("flush")? {
+                flush.call0()?;
+            }
+            Ok(())
+        })
+    }
+}

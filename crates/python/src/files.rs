@@ -1,0 +1,94 @@
+//! `verify`, for paths, file objects and bytes.
+
+use crate::errors::{Failure, external};
+use crate::file_like::FileLike;
+use crate::opening::Opening;
+use anyrecord::storage::Storage;
+use anyrecord::storage::file::LocalFile;
+use anyrecord::storage::handles::Handles;
+use anyrecord::storage::memory::Memory;
+use anyrecord::verify::Report;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+
+/// Progress is told, and Ctrl-C heard, once in this many bytes.
+const STEP: u64 = 8 << 20;
+
+fn verify<'py>(
+    py: Python<'py>,
+    storage: &dyn Storage,
+    opening: &Opening,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let (size, mut told) = (storage.len(), 0);
+    let mut step = |reached: u64| {
+        if reached < told + STEP && reached < size {
+            return Ok(());
+        }
+        told = reached;
+        Python::attach(|py| {
+            py.check_signals()?;
+            progress.as_ref().map_or(Ok(()), |call| call.call1(py, (reached, size)).map(drop))
+        })
+        .map_err(external)
+    };
+    let report = py.detach(|| {
+        anyrecord::verify::verify(storage, opening.format.as_deref(), &opening.options(), &mut step)
+    });
+    report_dict(py, report.map_err(Failure)?)
+}
+
+fn report_dict(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("format", report.format)?;
+    dict.set_item("file_bytes", report.file_bytes)?;
+    dict.set_item("records", report.records)?;
+    dict.set_item("record_bytes", report.record_bytes)?;
+    dict.set_item("chunks", report.chunks)?;
+    dict.set_item("meta_bytes", report.meta_bytes)?;
+    dict.set_item("unused", report.unused.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>())?;
+    dict.set_item("problem_count", report.problem_count)?;
+    let problems: Vec<PyErr> = report.problems.into_iter().map(|e| Failure(e).into()).collect();
+    dict.set_item("problems", problems.iter().map(|e| e.value(py)).collect::<Vec<_>>())?;
+    Ok(dict)
+}
+
+/// Verifies a local file.
+#[pyfunction]
+#[pyo3(signature = (path, options, progress=None))]
+pub fn verify_path(
+    py: Python<'_>,
+    path: PathBuf,
+    options: Opening,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'_, PyDict>> {
+    let file = LocalFile::open(&path, &Handles::new(1)).map_err(Failure)?;
+    verify(py, &file, &options, progress)
+}
+
+/// Verifies a Python file object.
+#[pyfunction]
+#[pyo3(signature = (object, options, progress=None))]
+pub fn verify_object<'py>(
+    py: Python<'py>,
+    object: Bound<'py, PyAny>,
+    options: Opening,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyDict>> {
+    verify(py, &FileLike::new(&object)?, &options, progress)
+}
+
+/// Verifies bytes in memory.
+#[pyfunction]
+#[pyo3(signature = (bytes, name, options, progress=None))]
+pub fn verify_bytes(
+    py: Python<'_>,
+    bytes: PyBackedBytes,
+    name: String,
+    options: Opening,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'_, PyDict>> {
+    verify(py, &Memory::new(name, bytes), &options, progress)
+}

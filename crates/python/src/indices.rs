@@ -1,0 +1,92 @@
+//! What Python indexes with, as positions.
+
+use pyo3::buffer::{Element, PyBuffer};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyFloat, PyInt, PyRange, PyRangeMethods, PyString};
+
+/// A Python index as a position: negative ones count from the end.
+pub fn position(index: i64, len: u64) -> PyResult<u64> {
+    let position = if index < 0 { i128::from(index) + i128::from(len) } else { i128::from(index) };
+    u64::try_from(position).ok().filter(|p| *p < len).ok_or_else(|| out_of_range(index, len))
+}
+
+fn out_of_range(index: impl std::fmt::Display, len: u64) -> PyErr {
+    PyIndexError::new_err(format!("record {index} is out of range: there are {len} records"))
+}
+
+/// One index: an `int`, or anything with `__index__`. None: it is neither.
+pub fn one(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
+    match key.extract::<i64>() {
+        Ok(index) => position(index, len).map(Some),
+        // An integer of any size is an index, if a hopeless one.
+        Err(_) if key.is_instance_of::<PyInt>() => Err(out_of_range(key, len)),
+        Err(error) if error.is_instance_of::<PyTypeError>(key.py()) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Many indices: a list, a range, an array of integers, any iterable of what has `__index__`.
+pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
+    if keys.is_instance_of::<PyString>()
+        || keys.is_instance_of::<PyBytes>()
+        || keys.is_instance_of::<PyFloat>()
+    {
+        return Err(wrong_type(keys));
+    }
+    if let Ok(range) = keys.cast::<PyRange>() {
+        let (start, step) = (range.start()? as i64, range.step()? as i64);
+        return (0..range.len()? as i64).map(|i| position(start + step * i, len)).collect();
+    }
+    if let Some(found) = buffer(keys, len)? {
+        return Ok(found);
+    }
+    let items = keys.try_iter().map_err(|_| wrong_type(keys))?;
+    let mut found = Vec::with_capacity(keys.len().unwrap_or(0));
+    for item in items {
+        let item = item?;
+        found.push(one(&item, len)?.ok_or_else(|| wrong_type(&item))?);
+    }
+    Ok(found)
+}
+
+/// An array of integers, taken whole without a Python object for each.
+fn buffer(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
+    macro_rules! try_as {
+        ($($integer:ty),*) => { $(
+            if let Some(values) = elements::<$integer>(keys)? {
+                return values.into_iter().map(|v| {
+                    i64::try_from(v).map_err(|_| out_of_range(v, len)).and_then(|v| position(v, len))
+                }).collect::<PyResult<Vec<u64>>>().map(Some);
+            }
+        )* };
+    }
+    // A failed request for a buffer costs an exception, so things that have none are sorted out first.
+    if keys.hasattr("__array_interface__")? || keys.hasattr("itemsize")? {
+        try_as!(i64, i32, u64, u32, i16, u16, i8, u8);
+        if keys.getattr("dtype").is_ok_and(|dtype| dtype.eq("bool").unwrap_or(false)) {
+            return Err(PyTypeError::new_err(
+                "a mask of booleans is not a list of record numbers; use numpy.flatnonzero(mask)",
+            ));
+        }
+    }
+    Ok(None)
+}
+
+fn elements<T: Element>(keys: &Bound<'_, PyAny>) -> PyResult<Option<Vec<T>>> {
+    match PyBuffer::<T>::get(keys) {
+        Ok(buffer) if buffer.dimensions() == 1 => buffer.to_vec(keys.py()).map(Some),
+        Ok(buffer) => Err(PyTypeError::new_err(format!(
+            "an array of record numbers has one dimension, not {}",
+            buffer.dimensions()
+        ))),
+        Err(_) => Ok(None),
+    }
+}
+
+fn wrong_type(found: &Bound<'_, PyAny>) -> PyErr {
+    let name = found.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string());
+    PyTypeError::new_err(format!(
+        "records are indexed with integers, slices, or lists and arrays of integers, not {name}"
+    ))
+}

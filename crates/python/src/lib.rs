@@ -1,0 +1,64 @@
+//! `anyrecord._core`: the Rust core as a Python extension. Thin: convert, release the GIL, call, map the error.
+//!
+//! | file | what |
+//! |---|---|
+//! | `errors` | core errors as Python exceptions |
+//! | `indices` | what Python indexes with, as record numbers |
+//! | `deliver` | where records go: `bytes` objects, or one buffer of the caller's |
+//! | `opening` | paths and objects as a `Source` |
+//! | `records` | `Records`: the sequence |
+//! | `iteration` | its iterator |
+//! | `writer` | `Writer` |
+//! | `file_like` | Python file objects as storage and output |
+//! | `files` | `info` and `verify` |
+
+mod deliver;
+mod errors;
+mod file_like;
+mod files;
+mod indices;
+mod iteration;
+mod opening;
+mod records;
+mod writer;
+
+use pyo3::prelude::*;
+
+/// Called in a forked child, through `os.register_at_fork`.
+#[pyfunction]
+fn after_fork() {
+    anyrecord::process::forked();
+}
+
+/// The names of all formats.
+#[pyfunction]
+fn formats() -> Vec<&'static str> {
+    anyrecord::format::detect::FORMATS.iter().map(|f| f.name()).collect()
+}
+
+/// The format that a path's suffix stands for.
+#[pyfunction]
+fn format_of_suffix(path: &str) -> Option<&'static str> {
+    anyrecord::format::detect::by_suffix(path).map(|f| f.name())
+}
+
+#[pymodule(gil_used = false)]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("DEBUG_BUILD", cfg!(debug_assertions))?;
+    m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<opening::Source>()?;
+    m.add_class::<records::Records>()?;
+    m.add_class::<iteration::RecordsIterator>()?;
+    m.add_class::<writer::Writer>()?;
+    m.add_function(wrap_pyfunction!(after_fork, m)?)?;
+    m.add_function(wrap_pyfunction!(formats, m)?)?;
+    m.add_function(wrap_pyfunction!(format_of_suffix, m)?)?;
+    m.add_function(wrap_pyfunction!(opening::open_paths, m)?)?;
+    m.add_function(wrap_pyfunction!(opening::open_object, m)?)?;
+    m.add_function(wrap_pyfunction!(opening::open_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(opening::restore, m)?)?;
+    m.add_function(wrap_pyfunction!(files::verify_path, m)?)?;
+    m.add_function(wrap_pyfunction!(files::verify_object, m)?)?;
+    m.add_function(wrap_pyfunction!(files::verify_bytes, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! From paths and objects to a `Source`: the files of a data set and a view of their records.
+
+use crate::errors::{Failure, external};
+use crate::file_like::FileLike;
+use anyrecord::Limits;
+use anyrecord::format::{ReadOptions, TableHome};
+use anyrecord::reader::Reader;
+use anyrecord::shard::{RecordRange, Shard};
+use anyrecord::storage::Storage;
+use anyrecord::storage::handles::Handles;
+use anyrecord::storage::memory::Memory;
+use anyrecord::view::View;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyTuple;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Opened files and a view of their records; what a `Records` is made from.
+#[pyclass(frozen, module = "anyrecord._core")]
+pub struct Source {
+    pub reader: Arc<Reader>,
+    pub view: View,
+    /// The Python object that [`Opening`] was read from, for the pickle of whatever is made from this.
+    pub options: Py<PyAny>,
+}
+
+/// How to open: the attributes of `anyrecord.options.OpenOptions`.
+#[derive(FromPyObject)]
+pub struct Opening {
+    pub format: Option<String>,
+    pub checksums: bool,
+    pub table: String,
+    pub decoded_chunk_bytes: u64,
+    pub open_files: usize,
+    pub cache_bytes: usize,
+}
+
+impl Opening {
+    pub fn options(&self) -> ReadOptions {
+        ReadOptions {
+            checksums: self.checksums,
+            table: if self.table == "disk" { TableHome::Disk } else { TableHome::Memory },
+            limits: Limits { decoded_chunk_bytes: self.decoded_chunk_bytes, open_files: self.open_files },
+        }
+    }
+}
+
+fn source(shards: Vec<Arc<Shard>>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
+    let cache_bytes = options.extract::<Opening>()?.cache_bytes;
+    let reader = Reader::new(shards, cache_bytes).map_err(Failure)?;
+    let view = View::all(reader.len());
+    Ok(Source { reader: Arc::new(reader), view, options: options.clone().unbind() })
+}
+
+/// Opens local files: `(path, first record, record behind the last or None)` each.
+#[pyfunction]
+pub fn open_paths(
+    py: Python<'_>,
+    files: Vec<(PathBuf, u64, Option<u64>)>,
+    options: &Bound<'_, PyAny>,
+) -> PyResult<Source> {
+    let opening: Opening = options.extract()?;
+    let files = files.into_iter().map(|(path, start, stop)| (path, RecordRange { start, stop })).collect();
+    let mut interrupted = || Python::attach(|py| py.check_signals()).map_err(external);
+    let opened = py.detach(|| {
+        anyrecord::open::open_files(files, opening.format.as_deref(), opening.options(), &mut interrupted)
+    });
+    source(opened.map_err(Failure)?, options)
+}
+
+fn open_storage(py: Python<'_>, storage: Arc<dyn Storage>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
+    let opening: Opening = options.extract()?;
+    let format = opening.format.as_deref();
+    let shard = py.detach(|| Shard::over(storage, RecordRange::default(), format, opening.options()));
+    source(vec![Arc::new(shard.map_err(Failure)?)], options)
+}
+
+/// Opens a Python file object that can seek.
+#[pyfunction]
+pub fn open_object(py: Python<'_>, object: Bound<'_, PyAny>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
+    let storage = Arc::new(FileLike::new(&object)?);
+    open_storage(py, storage, options)
+}
+
+/// Opens the bytes of a file that is in memory.
+#[pyfunction]
+pub fn open_bytes(
+    py: Python<'_>,
+    bytes: PyBackedBytes,
+    name: String,
+    options: &Bound<'_, PyAny>,
+) -> PyResult<Source> {
+    open_storage(py, Arc::new(Memory::new(name, bytes)), options)
+}
+
+/// What [`Source::files`] gave, as Python hands it back.
+type SavedFile = (PathBuf, u64, u64, String);
+
+/// Builds a source from a pickle: nothing is opened before it is read from.
+#[pyfunction]
+pub fn restore(files: Vec<SavedFile>, view: Vec<i128>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
+    let opening: Opening = options.extract()?;
+    let handles = Handles::new(opening.open_files);
+    let shards = files.into_iter().map(|(path, first, records, format)| {
+        Arc::new(Shard::later(path, first, records, &format, opening.options(), handles.clone()))
+    });
+    let mut source = source(shards.collect(), options)?;
+    source.view = View::from_numbers(&view, source.reader.len()).map_err(Failure)?;
+    Ok(source)
+}
+
+#[pymethods]
+impl Source {
+    /// How it was opened.
+    #[getter]
+    fn options(&self, py: Python<'_>) -> Py<PyAny> {
+        self.options.clone_ref(py)
+    }
+
+    /// The records of several sources, one after the other.
+    #[staticmethod]
+    #[pyo3(signature = (*sources))]
+    fn concat(sources: &Bound<'_, PyTuple>) -> PyResult<Source> {
+        let (py, first) = (sources.py(), sources.get_item(0)?);
+        let options = first.cast::<Source>()?.get().options.clone_ref(py);
+        let sources: Vec<PyRef<'_, Source>> = sources.extract()?;
+        let (mut shards, mut views, mut base) = (Vec::new(), Vec::new(), 0);
+        for source in &sources {
+            shards.extend(source.reader.shards().iter().cloned());
+            views.push((source.view.clone(), base));
+            base += source.reader.len();
+        }
+        let cache_bytes = sources.iter().map(|s| s.reader.cache_bytes()).max().unwrap_or(0);
+        let reader = Reader::new(shards, cache_bytes).map_err(Failure)?;
+        Ok(Source { reader: Arc::new(reader), view: View::concat(views), options })
+    }
+
+    /// The view as numbers.
+    fn view_numbers(&self) -> Vec<i128> {
+        self.view.to_numbers()
+    }
+
+    /// `(path or name, first record, records, format, is a path)` of each file.
+    fn files(&self) -> Vec<(String, u64, u64, String, bool)> {
+        let shards = self.reader.shards().iter();
+        shards
+            .map(|s| (s.name(), s.first(), s.records(), s.format().to_owned(), s.path().is_some()))
+            .collect()
+    }
+
+    /// `(path, warning)` of each file that has one.
+    fn warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
+        let mut found = Vec::new();
+        for shard in self.reader.shards() {
+            if let Some(source) = shard.source().map_err(Failure)?.as_ref()
+                && let Some(warning) = source.table.warning()
+            {
+                found.push((shard.name(), warning));
+            }
+        }
+        Ok(found)
+    }
+
+    /// `(format, records, chunks, file bytes, record bytes, codec, options)` of each file.
+    #[expect(clippy::type_complexity, reason = "unpacked at once by the one Python caller")]
+    fn descriptions(
+        &self,
+    ) -> PyResult<Vec<(&'static str, u64, u64, u64, Option<u64>, Option<String>, Option<String>)>> {
+        let mut found = Vec::new();
+        for shard in self.reader.shards() {
+            if let Some(source) = shard.source().map_err(Failure)?.as_ref() {
+                let table = &source.table;
+                let about = table.describe();
+                let (name, size) = (source.format.name(), source.storage.len());
+                found.push((
+                    name,
+                    table.records(),
+                    table.chunks(),
+                    size,
+                    about.record_bytes,
+                    about.codec,
+                    about.options,
+                ));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives everything back; reading is an error from now on.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.reader.close());
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.reader.is_closed()
+    }
+}

@@ -1,0 +1,182 @@
+//! `Records`: the sequence. `records[i]` is served here, with no Python code in between.
+
+use crate::deliver::{BytesList, OneBuffer, bytes_with};
+use crate::errors::Failure;
+use crate::indices;
+use crate::iteration::RecordsIterator;
+use crate::opening::Source;
+use anyrecord::reader::Reader;
+use anyrecord::view::View;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::slice::PySliceIndices;
+use pyo3::types::{PyBytes, PyList, PySlice};
+use std::sync::Arc;
+
+/// Up to this size, a record that is already in memory is copied without giving the GIL away: giving it away and
+/// getting it back costs more.
+const QUICK: usize = 64 << 10;
+
+/// A sequence of records.
+#[pyclass(frozen, subclass, sequence, module = "anyrecord._core")]
+pub struct Records {
+    source: Py<Source>,
+    pub reader: Arc<Reader>,
+    pub view: View,
+}
+
+/// Reads one record.
+pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<Bound<'py, PyBytes>> {
+    let plan = reader.plan(record).map_err(Failure)?;
+    match plan.size().map_err(Failure)? {
+        Some(size) => {
+            let quick = size <= QUICK && plan.in_memory();
+            bytes_with(py, size, quick, |out| reader.read_into(&plan, out))
+        }
+        None => {
+            let row = py.detach(|| reader.read_row(&plan)).map_err(Failure)?;
+            Ok(PyBytes::new(py, row.as_ref()))
+        }
+    }
+}
+
+/// Reads many records with one batched read.
+pub fn read_many(py: Python<'_>, reader: &Reader, records: &[u64]) -> PyResult<BytesList> {
+    py.detach(|| {
+        let mut list = BytesList::new(records.len());
+        reader.read_batch(records, &mut list)?;
+        Ok(list)
+    })
+    .map_err(|e| Failure(e).into())
+}
+
+impl Records {
+    fn list<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let mut positions = indices::many(keys, self.view.len())?;
+        positions.iter_mut().for_each(|p| *p = self.view.get(*p));
+        read_many(py, &self.reader, &positions)?.into_list(py)
+    }
+
+    fn slice<'py>(slf: &Bound<'py, Self>, slice: &Bound<'py, PySlice>) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        let len =
+            isize::try_from(this.view.len()).map_err(|_| PyOverflowError::new_err("too many records"))?;
+        let PySliceIndices { start, step, slicelength, .. } = slice.indices(len)?;
+        let view = this.view.slice(start.max(0) as u64, step as i64, slicelength as u64).map_err(Failure)?;
+        let options = this.source.get().options.clone_ref(slf.py());
+        let source = Py::new(slf.py(), Source { reader: this.reader.clone(), view, options })?;
+        slf.get_type().call1((source,))
+    }
+}
+
+#[pymethods]
+impl Records {
+    #[new]
+    fn new(source: Bound<'_, Source>) -> Self {
+        let (reader, view) = (source.get().reader.clone(), source.get().view.clone());
+        Records { source: source.unbind(), reader, view }
+    }
+
+    /// What the records are made from.
+    #[getter]
+    fn _source(&self, py: Python<'_>) -> Py<Source> {
+        self.source.clone_ref(py)
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        usize::try_from(self.view.len()).map_err(|_| PyOverflowError::new_err("too many records"))
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        if let Some(position) = indices::one(key, this.view.len())? {
+            return read_one(slf.py(), &this.reader, this.view.get(position)).map(Bound::into_any);
+        }
+        match key.cast::<PySlice>() {
+            Ok(slice) => Self::slice(slf, slice),
+            Err(_) => this.list(slf.py(), key).map(Bound::into_any),
+        }
+    }
+
+    /// The records at many positions, in the order asked for: what PyTorch calls.
+    fn __getitems__<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        self.list(py, indices)
+    }
+
+    /// The records at many positions, in the order asked for: what Grain calls.
+    fn _getitems<'py>(&self, py: Python<'py>, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        self.list(py, indices)
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> RecordsIterator {
+        let this = slf.get();
+        RecordsIterator::new(this.reader.clone(), this.view.clone())
+    }
+
+    /// Reads records into a buffer, one after the other; returns where each ends.
+    fn _read_into(
+        &self,
+        py: Python<'_>,
+        out: &Bound<'_, PyAny>,
+        indices: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<usize>> {
+        let mut records = indices::many(indices, self.view.len())?;
+        records.iter_mut().for_each(|p| *p = self.view.get(*p));
+        let buffer = PyBuffer::<u8>::get(out).map_err(|_| {
+            PyTypeError::new_err(
+                "read_into needs a writable buffer of bytes, such as a bytearray or a uint8 array",
+            )
+        })?;
+        if buffer.readonly() {
+            return Err(PyTypeError::new_err("the buffer is read-only"));
+        }
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer is not contiguous"));
+        }
+        // SAFETY: `buffer` keeps the memory in place and writable until it is dropped, behind the last use. Another
+        // thread could write to it meanwhile, as it could under `readinto`; that is the caller's to prevent.
+        let out =
+            unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
+        let read = py.detach(|| {
+            let sizes: Option<Vec<u64>> =
+                records.iter().map(|&r| self.reader.size(r)).collect::<anyrecord::Result<_>>()?;
+            let mut deliver = OneBuffer::new(out, records.len(), sizes.as_deref())?;
+            self.reader.read_batch(&records, &mut deliver)?;
+            deliver.finish()
+        });
+        Ok(read.map_err(Failure)?)
+    }
+
+    /// The sizes of all records as little-endian 64-bit integers, if the files know them without reading.
+    fn _sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let sizes = py.detach(|| -> anyrecord::Result<Option<Vec<u8>>> {
+            let mut sizes = Vec::with_capacity(8 * self.view.len() as usize);
+            for position in 0..self.view.len() {
+                match self.reader.size(self.view.get(position))? {
+                    Some(size) => sizes.extend(size.to_ne_bytes()),
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(sizes))
+        });
+        Ok(sizes.map_err(Failure)?.map(|sizes| PyBytes::new(py, &sizes)))
+    }
+
+    /// `(file name, chunk, row)` of a record.
+    fn _locate(&self, index: &Bound<'_, PyAny>) -> PyResult<(String, u64, u64)> {
+        let Some(position) = indices::one(index, self.view.len())? else {
+            return Err(PyTypeError::new_err("locate takes one record number"));
+        };
+        let (shard, record) = self.reader.locate(self.view.get(position)).map_err(Failure)?;
+        let shard = &self.reader.shards()[shard];
+        let source = shard.source().map_err(Failure)?;
+        let located = source.as_ref().map(|s| s.table.locate(record)).transpose().map_err(Failure)?;
+        let (chunk, row) = located.map_or((0, 0), |(chunk, row)| (chunk.index, row));
+        Ok((shard.name(), chunk, row))
+    }
+}

@@ -1,0 +1,262 @@
+//! `Writer`: records in, a file out. Names of shards and what they replace are decided in Python.
+
+use crate::errors::Failure;
+use crate::file_like::FileLikeOutput;
+use anyrecord::error::Error;
+use anyrecord::format::detect;
+use anyrecord::format::options::{Value, WriteOptions};
+use anyrecord::writer::{CreateOptions, SealedSet, Sharding};
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+enum State {
+    Open(Box<anyrecord::writer::Writer>),
+    Sealed(SealedSet),
+    /// Published, discarded, or given up after an error.
+    Done(&'static str),
+}
+
+/// Records below this size are copied under the GIL.
+const QUICK: usize = 64 << 10;
+
+/// Writes records. Made by `anyrecord.create`.
+#[pyclass(frozen, subclass, module = "anyrecord._core")]
+pub struct Writer {
+    state: Mutex<State>,
+    /// What was written: known also after the writer is done.
+    num_records: AtomicU64,
+    num_bytes: AtomicU64,
+    format: &'static str,
+}
+
+/// How to create, as Python gives it.
+#[derive(FromPyObject)]
+pub struct Creating {
+    format: String,
+    overwrite: bool,
+    durable: bool,
+    threads: usize,
+    /// `("one" | "turns" | "bytes" | "records", number)`.
+    sharding: (String, u64),
+    num_records: Option<u64>,
+}
+
+fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<CreateOptions> {
+    let mut format_options = WriteOptions::default();
+    for (keyword, value) in keywords {
+        let value = if let Ok(flag) = value.cast::<PyBool>() {
+            Value::Flag(flag.is_true())
+        } else if let Ok(text) = value.cast::<PyString>() {
+            Value::Text(text.extract()?)
+        } else {
+            let number = value.extract::<i128>();
+            Value::Int(
+                number.map_err(|_| PyTypeError::new_err(format!("{keyword}={} is not a number", value)))?,
+            )
+        };
+        format_options = format_options.with(&keyword.extract::<String>()?, value);
+    }
+    let (kind, number) = &creating.sharding;
+    Ok(CreateOptions {
+        overwrite: creating.overwrite,
+        durable: creating.durable,
+        threads: creating.threads,
+        sharding: match kind.as_str() {
+            "turns" => Sharding::Turns(*number),
+            "bytes" => Sharding::Bytes(*number),
+            "records" => Sharding::Records(*number),
+            _ => Sharding::One,
+        },
+        num_records: creating.num_records,
+        format_options,
+    })
+}
+
+impl Writer {
+    fn lock<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State> {
+        self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
+        let mut state = self.lock(py);
+        let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
+        // A small record is copied into its group under the GIL, because giving it away and getting it back costs
+        // more; a full group is encoded and written without it.
+        let written = if record.len() < QUICK && writer.is_quick(record.len()) {
+            writer.push(record).and_then(|full| if full { py.detach(|| writer.work()) } else { Ok(()) })
+        } else {
+            py.detach(|| writer.write(record))
+        };
+        self.num_records.store(writer.num_records(), Relaxed);
+        self.num_bytes.store(writer.num_bytes(), Relaxed);
+        Ok(written.map_err(Failure)?)
+    }
+}
+
+fn done(state: &State) -> Error {
+    match state {
+        State::Done(what) => Error::closed(format!("this writer was {what}")).hint("create a new one"),
+        _ => Error::closed("this writer is closed").hint("create a new one"),
+    }
+}
+
+/// Calls `act` with the bytes of any contiguous buffer.
+fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
+    if let Ok(bytes) = record.cast::<PyBytes>() {
+        return act(bytes.as_bytes());
+    }
+    let refused = || {
+        let found = record.get_type().name().map_or_else(|_| "object".into(), |n| n.to_string());
+        let hint = match found.as_str() {
+            "str" => "; encode it first",
+            "ndarray" | "memoryview" => {
+                " that is not C-contiguous; make it so, with numpy.ascontiguousarray for one"
+            }
+            _ => "",
+        };
+        PyTypeError::new_err(format!("a record is bytes or another contiguous buffer, not {found}{hint}"))
+    };
+    let mut view = ffi::Py_buffer::new();
+    // SAFETY: `view` is filled by the call, which asks for the plain form: one contiguous block of `len` bytes. It
+    // is released behind the last use of `bytes`. Another thread could write to the buffer while a large record
+    // is copied without the GIL, as it could under any file's `write`; that is the caller's to prevent.
+    unsafe {
+        if ffi::PyObject_GetBuffer(record.as_ptr(), &mut view, ffi::PyBUF_SIMPLE) != 0 {
+            let _ = PyErr::take(record.py());
+            return Err(refused());
+        }
+        let bytes: &[u8] = if view.len == 0 {
+            &[]
+        } else {
+            std::slice::from_raw_parts(view.buf.cast::<u8>(), view.len as usize)
+        };
+        let result = act(bytes);
+        ffi::PyBuffer_Release(&mut view);
+        result
+    }
+}
+
+#[pymethods]
+impl Writer {
+    /// A writer of a path (`str`) or of a file object.
+    #[new]
+    #[pyo3(signature = (target, creating, keywords))]
+    fn new(
+        py: Python<'_>,
+        target: &Bound<'_, PyAny>,
+        creating: Creating,
+        keywords: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let options = options(&creating, keywords)?;
+        let format = detect::by_name(&creating.format).map_err(Failure)?;
+        let writer = if target.is_instance_of::<PyString>() {
+            let path: PathBuf = target.extract()?;
+            py.detach(|| anyrecord::writer::Writer::create(&path, format, options))
+        } else {
+            let output = Box::new(FileLikeOutput::new(target)?);
+            py.detach(|| anyrecord::writer::Writer::over(output, format, options))
+        };
+        let state = Mutex::new(State::Open(Box::new(writer.map_err(Failure)?)));
+        Ok(Writer {
+            state,
+            num_records: AtomicU64::new(0),
+            num_bytes: AtomicU64::new(0),
+            format: format.name(),
+        })
+    }
+
+    /// Writes one record: bytes, or any contiguous buffer, whole.
+    fn write(&self, record: &Bound<'_, PyAny>) -> PyResult<()> {
+        with_bytes(record, |bytes| self.write_bytes(record.py(), bytes))
+    }
+
+    /// Writes many records.
+    fn write_many(&self, records: &Bound<'_, PyAny>) -> PyResult<()> {
+        for record in records.try_iter()? {
+            self.write(&record?)?;
+        }
+        Ok(())
+    }
+
+    /// Finishes all files under temporary names; returns how many there are.
+    fn _seal(&self, py: Python<'_>) -> PyResult<usize> {
+        let mut state = self.lock(py);
+        match std::mem::replace(&mut *state, State::Done("given up after an error")) {
+            State::Open(writer) => {
+                let sealed = py.detach(|| writer.seal()).map_err(Failure)?;
+                let count = sealed.len();
+                *state = State::Sealed(sealed);
+                Ok(count)
+            }
+            State::Sealed(sealed) => {
+                let count = sealed.len();
+                *state = State::Sealed(sealed);
+                Ok(count)
+            }
+            State::Done(what) => {
+                *state = State::Done(what);
+                Err(Failure(done(&state)).into())
+            }
+        }
+    }
+
+    /// Makes the sealed files appear, under `names` if they are shards.
+    fn _publish(&self, py: Python<'_>, names: Vec<PathBuf>, replaced: Vec<PathBuf>) -> PyResult<()> {
+        let mut state = self.lock(py);
+        match std::mem::replace(&mut *state, State::Done("given up after an error")) {
+            State::Sealed(sealed) => {
+                let publish =
+                    || if names.is_empty() { sealed.publish() } else { sealed.publish_as(&names, &replaced) };
+                py.detach(publish).map_err(Failure)?;
+                *state = State::Done("closed");
+                Ok(())
+            }
+            other => {
+                *state = other;
+                Err(Failure(done(&state)).into())
+            }
+        }
+    }
+
+    /// Throws everything away; returns whether there was anything left to throw away.
+    fn _discard(&self, py: Python<'_>) -> bool {
+        let mut state = self.lock(py);
+        let before = std::mem::replace(&mut *state, State::Done("discarded"));
+        if let State::Done(what) = before {
+            *state = State::Done(what);
+            return false;
+        }
+        py.detach(|| drop(before));
+        true
+    }
+
+    /// Whether records can still be written.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        !matches!(*self.lock(py), State::Open(_))
+    }
+
+    /// Records written so far.
+    #[getter]
+    fn num_records(&self) -> u64 {
+        self.num_records.load(Relaxed)
+    }
+
+    /// Their bytes.
+    #[getter]
+    fn num_bytes(&self) -> u64 {
+        self.num_bytes.load(Relaxed)
+    }
+
+    /// Name of the format.
+    #[getter]
+    fn format(&self) -> &'static str {
+        self.format
+    }
+}

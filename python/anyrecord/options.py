@@ -1,0 +1,55 @@
+"""How to open: the options that `open`, `info` and `verify` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Limits", "OpenOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps on what a file may claim. Stored bytes need none: the file bounds them."""
+
+    decoded_chunk_bytes: int = 4 << 30
+    """Bytes that one chunk may declare to decompress to."""
+    open_files: int = 256
+    """Descriptors that one `Records` keeps open; the least recently used are closed."""
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 63:
+                raise ValueError(f"Limits({name}={value!r}): it must be a whole number from 1 to 2**63 - 1")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """The keywords of `open`, checked; the attributes are what the core reads."""
+
+    format: str | None
+    checksums: bool
+    table: Literal["memory", "disk"]
+    decoded_chunk_bytes: int
+    open_files: int
+    cache_bytes: int
+
+
+def open_options(
+    *,
+    format: str | None = None,
+    checksums: bool = True,
+    table: Literal["memory", "disk"] = "memory",
+    limits: Limits | None = None,
+    cache_bytes: int = 64 << 20,
+) -> OpenOptions:
+    """Checks the keywords and gathers them."""
+    if table not in ("memory", "disk"):
+        raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
+    if not isinstance(cache_bytes, int) or cache_bytes < 0:
+        raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 or more")
+    limits = Limits() if limits is None else limits
+    if not isinstance(limits, Limits):
+        raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")
+    return OpenOptions(format, bool(checksums), table, limits.decoded_chunk_bytes, limits.open_files, cache_bytes)

@@ -1,0 +1,246 @@
+"""`Records`: a sequence of byte strings over one file or ten thousand, and `open`, which makes one."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import warnings
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
+
+from anyrecord import _core
+from anyrecord.errors import ClosedError, FormatError
+from anyrecord.mapped import MappedRecords
+from anyrecord.options import Limits, OpenOptions, open_options
+from anyrecord.paths import expand
+
+__all__ = ["Location", "Records", "open"]
+
+T = TypeVar("T")
+StrPath: TypeAlias = str | os.PathLike[str]
+Openable: TypeAlias = StrPath | Iterable[StrPath] | BinaryIO | bytes | bytearray | memoryview
+
+
+class Location(NamedTuple):
+    """Where a record is stored."""
+
+    path: str
+    """The file."""
+    chunk: int
+    """The chunk's number in the file."""
+    row: int
+    """The record's number in the chunk."""
+
+
+def open(
+    source: Openable,
+    *,
+    format: str | None = None,
+    checksums: bool = True,
+    table: Literal["memory", "disk"] = "memory",
+    limits: Limits | None = None,
+    cache_bytes: int = 64 << 20,
+    expected_records: int | None = None,
+) -> Records:
+    """Opens record files as one sequence.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+    ...     out.write_many([b"one", b"two", b"three"])
+    >>> records = anyrecord.open("doc.ffr")
+    >>> len(records), records[1], records[-1]
+    (3, b'two', b'three')
+
+    `source` is a path, a list of paths, a glob (`train-*.ffr`), a folder, `name@16` (the 16 shards of `name`),
+    `file[1000:2000]` (a range of its records), a file object that can seek, or the bytes of a file. The tables of
+    all files are read at once, so damage there is an error now; descriptors are opened as needed.
+
+    - `format`: normally found out from the bytes. `"riegeli"` is only ever read when asked for.
+    - `checksums=False` skips every hash, of tables as well as of records; structure is still checked.
+    - `table="disk"` keeps the table of chunks in an unlinked temporary file, for files of very many chunks.
+    - `limits`: caps on what a file may claim, see `Limits`.
+    - `cache_bytes`: how much to keep of decoded chunks that hold several records.
+    - `expected_records`: an error unless there are exactly so many; the only way to notice a cut between chunks
+      in formats that store no end.
+    """
+    options = open_options(format=format, checksums=checksums, table=table, limits=limits, cache_bytes=cache_bytes)
+    records = Records(_open_source(source, options))
+    for path, warning in records._source.warnings():
+        warnings.warn(f"{path} is {warning}", stacklevel=2)
+    if expected_records is not None and len(records) != expected_records:
+        raise FormatError(
+            f"wrong number of records in {_few(records.paths)}: expected {expected_records}, found {len(records)}",
+            path=records.paths[0] if len(records.paths) == 1 else None,
+            expected=str(expected_records),
+            found=str(len(records)),
+        )
+    return records
+
+
+def _few(paths: list[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{len(paths)} files from {paths[0]} on"
+
+
+def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
+    if isinstance(source, io.BytesIO):
+        return _core.open_bytes(source.getvalue(), "<BytesIO>", options)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _core.open_bytes(bytes(source), "<bytes>", options)
+    if isinstance(source, str | os.PathLike) or not hasattr(source, "read"):
+        files = expand(source)
+        return _core.open_paths([(file.path, file.start, file.stop) for file in files], options)
+    return _core.open_object(source, options)
+
+
+class Records(_core.Records):
+    """A sequence of records. Made by `anyrecord.open`; a slice is one again.
+
+    Reading costs the same from any thread, and a `Records` can be used from many at once, in forked children, and
+    by pickle in spawned ones: a pickle holds paths and options, and files are opened when they are read from.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+    ...     out.write_many(b"%d" % i for i in range(100))
+    >>> records = anyrecord.open("doc.ffr")
+    >>> records[[7, 0, -1, 7]]                # one batched read; any order, repeats allowed
+    [b'7', b'0', b'99', b'7']
+    >>> part = records[10:20]                 # a Records again; nothing is read
+    >>> len(part), part[0]
+    (10, b'10')
+    >>> [len(batch) for batch in records.batches(40)]
+    [40, 40, 20]
+    >>> records.map(int)[5]
+    5
+    """
+
+    # `records[i]`, `len`, iteration, `__getitems__` and `_getitems` are in the extension type.
+
+    def batches(self, size: int, *, drop_last: bool = False) -> Iterator[list[bytes]]:
+        """Lists of `size` records each, in order; the last one may be shorter, or is left out."""
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"a batch has at least 1 record, not {size!r}")
+        return self._batches(size, len(self) // size * size if drop_last else len(self))
+
+    def _batches(self, size: int, until: int) -> Iterator[list[bytes]]:
+        for start in range(0, until, size):
+            yield self.__getitems__(range(start, min(start + size, until)))
+
+    def map(self, function: Callable[[bytes], T]) -> MappedRecords[T]:
+        """The results of a function on each record, computed when they are read."""
+        if not callable(function):
+            raise TypeError(f"map needs a function, not {type(function).__name__}")
+        return MappedRecords(self, function)
+
+    def read_into(self, out: Any, indices: Iterable[SupportsIndex]) -> array[int]:
+        """Reads records one after the other into a buffer of yours; returns where each begins, and the end.
+
+        `out` is any writable buffer of bytes: a bytearray, a memoryview, a uint8 array. Record `k` of the ones asked
+        for is `out[offsets[k]:offsets[k + 1]]`.
+
+        >>> import anyrecord
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many([b"one", b"two", b"three"])
+        >>> buffer = bytearray(100)
+        >>> offsets = anyrecord.open("doc.ffr").read_into(buffer, [2, 0])
+        >>> bytes(buffer[offsets[0]:offsets[1]]), bytes(buffer[offsets[1]:offsets[2]])
+        (b'three', b'one')
+        """
+        return array("Q", [0, *self._read_into(out, indices)])
+
+    def sizes(self) -> array[int] | None:
+        """The size of each record in bytes, or None where the files tell only by decoding.
+
+        The array can be used by numpy without a copy: `numpy.asarray(records.sizes())`.
+        """
+        sizes = self._sizes()
+        if sizes is None:
+            return None
+        found = array("Q")
+        found.frombytes(sizes)
+        return found
+
+    def locate(self, index: SupportsIndex) -> Location:
+        """Where a record is stored: its file, its chunk's number there, its row in the chunk."""
+        return Location(*self._locate(index))
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in order."""
+        return [file[0] for file in self._source.files()]
+
+    @property
+    def format(self) -> str:
+        """The format of the files; `"mixed"` if there are several."""
+        formats = {file[3] for file in self._source.files()}
+        return formats.pop() if len(formats) == 1 else "mixed"
+
+    def __add__(self, other: Records) -> Records:
+        if not isinstance(other, Records):
+            return NotImplemented
+        if replace(self._source.options, format=None) != replace(other._source.options, format=None):
+            raise ValueError("records that were opened with different options cannot be one sequence")
+        return type(self)(_core.Source.concat(self._source, other._source))
+
+    def close(self) -> None:
+        """Gives descriptors and caches back. Slices of these records are closed with them."""
+        self._source.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._source.closed
+
+    def __enter__(self) -> Self:
+        if self.closed:
+            raise ClosedError("these records are closed; open them again")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __contains__(self, record: object) -> bool:
+        return any(found == record for found in self)
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return iter(self[::-1])
+
+    def index(self, record: bytes, start: int = 0, stop: int | None = None) -> int:
+        """The first position of a record that is equal to `record`. Reads from `start` on."""
+        begin, end, _ = slice(start, stop).indices(len(self))
+        for position, found in enumerate(self[begin:end], begin):
+            if found == record:
+                return position
+        raise ValueError("no such record")
+
+    def count(self, record: bytes) -> int:
+        """How many records are equal to `record`. Reads all of them."""
+        return sum(found == record for found in self)
+
+    def __repr__(self) -> str:
+        # The same in every process and on every host that has the same files under the same paths: frameworks
+        # compare it when they restore a checkpoint.
+        files = self._source.files()
+        told = repr(([file[:4] for file in files], self._source.view_numbers()))
+        digest = hashlib.sha1(told.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
+        plural = "" if len(files) == 1 else "s"
+        return f"<anyrecord.Records: {len(self)} records, {len(files)} {self.format} file{plural}, sha1 {digest}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        files = self._source.files()
+        for name, *_, is_path in files:
+            if not is_path:
+                raise TypeError(f"records of {name} cannot be pickled: only those of paths can, which are opened again")
+        saved = [(os.path.abspath(path), first, count, format) for path, first, count, format, _ in files]
+        return _restore, (type(self), saved, self._source.view_numbers(), self._source.options)
+
+
+def _restore(
+    cls: type[Records], files: list[tuple[str, int, int, str]], view: list[int], options: OpenOptions
+) -> Records:
+    return cls(_core.restore(files, view, options))
+
+
+Sequence.register(Records)

@@ -1,0 +1,214 @@
+"""`create`: records in, one file or many shards out. The final names appear only when everything is whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, Self, TypeAlias
+
+from anyrecord import _core
+from anyrecord.paths import existing_shards, shard_paths
+
+__all__ = ["Writer", "create"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Creating:
+    """The keywords of `create` that are the same for all formats; the attributes are what the core reads."""
+
+    format: str
+    overwrite: bool
+    durable: bool
+    threads: int
+    sharding: tuple[str, int]
+    num_records: int | None
+
+
+class Writer(_core.Writer):
+    """Writes records. Made by `anyrecord.create`; use it in a `with` block.
+
+    Leaving the block publishes the file; leaving it by an exception publishes nothing. `num_records` and
+    `num_bytes` tell what was written so far.
+    """
+
+    # `write`, `write_many`, `num_records`, `num_bytes`, `format` and `closed` are in the extension type.
+
+    _path: str | None
+    _is_sharded: bool
+    _overwrite: bool
+
+    def close(self) -> None:
+        """Finishes the file and makes it appear under its name. A second call does nothing."""
+        if self._published:
+            return
+        count = self._seal()
+        if not self._is_sharded or self._path is None:
+            self._publish([], [])
+        else:
+            names = shard_paths(self._path, count)
+            old = existing_shards(self._path) if self._overwrite else []
+            self._publish(names, old)
+        self._published = True
+
+    def discard(self) -> None:
+        """Throws away what was written: nothing is published, and an existing file stays as it was.
+
+        An error once the file is published: it cannot be taken back.
+        """
+        if self._published:
+            raise ValueError(f"{self._path or 'the output'} is published already; delete it to be rid of it")
+        self._discard()
+
+    _published = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._discard()
+        elif not self._published and not self._is_discarded:
+            self.close()
+
+    @property
+    def _is_discarded(self) -> bool:
+        return self.closed and not self._published
+
+    def __del__(self) -> None:
+        # A writer in a forked child belongs to its parent; the core leaves that one alone.
+        if self._pid == os.getpid() and not self._published and not self.closed and self._discard():
+            warnings.warn(
+                f"a writer of {self._path or 'a file object'} was dropped before it was closed; nothing was published",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    _pid = 0
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return (
+            f"<anyrecord.Writer: {self.format} to {self._path or 'a file object'}, {self.num_records} records, {state}>"
+        )
+
+
+def create(
+    path: StrPath | BinaryIO,
+    *,
+    format: str | None = None,
+    overwrite: bool = False,
+    durable: bool = True,
+    shards: int | None = None,
+    shard_bytes: int | None = None,
+    shard_records: int | None = None,
+    num_records: int | None = None,
+    threads: int | None = None,
+    codec: Literal["none", "snappy", "zstd", "brotli"] | None = None,
+    level: int | None = None,
+    window_log: int | None = None,
+    group_size: int | None = None,
+    transpose: bool | None = None,
+    transpose_bucket_size: int | None = None,
+    pad_to_block_boundary: bool | None = None,
+) -> Writer:
+    """A writer of `path`, whose suffix chooses the format unless `format` does.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+    ...     out.write(b"a record")
+    ...     out.write_many([b"two", b"three"])
+    >>> out.num_records, out.num_bytes
+    (3, 16)
+
+    `path` may also be a file object with `write`; then `format` is needed, and bytes appear there as they come.
+
+    - `overwrite=True` replaces an existing file, at the moment the new one is whole.
+    - `durable=False` does not wait for the disk: faster, but a power cut may lose the file.
+    - `shards=16` deals records out to 16 files in turn, `train-00000-of-00016.ffr` and so on, balanced without
+      knowing the count. `shard_bytes` and `shard_records` fill one file after the other.
+    - `num_records`: how many there will be, if you know. FFRecord then writes in one pass; for every format it is
+      an error to write another number.
+    - `threads`: how many threads encode. The bytes written are the same for any number.
+
+    Options of one format, refused by the others:
+
+    - array_record: `codec` (`"zstd"`, `"brotli"`, `"snappy"` or `"none"`), `level`, `window_log`, `group_size`,
+      `transpose`, `transpose_bucket_size`, `pad_to_block_boundary`
+    - ffrecord: none
+    """
+    sharding = _sharding(shards, shard_bytes, shard_records)
+    target: Any = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if isinstance(target, bytes):
+        raise TypeError("a path is a str or a PathLike of one, not bytes")
+    name = target if isinstance(target, str) else None
+    if name is None and sharding[0] != "one":
+        raise ValueError("shards need a path, not a file object")
+    creating = _Creating(
+        format=format or _format_of(name),
+        overwrite=bool(overwrite),
+        durable=bool(durable),
+        threads=_count("threads", threads, 0) or 0,
+        sharding=sharding,
+        num_records=_count("num_records", num_records, 0),
+    )
+    if name is not None and sharding[0] != "one" and not overwrite:
+        _refuse_existing(name)
+    keywords = {
+        "codec": codec,
+        "level": level,
+        "window_log": window_log,
+        "group_size": group_size,
+        "transpose": transpose,
+        "transpose_bucket_size": transpose_bucket_size,
+        "pad_to_block_boundary": pad_to_block_boundary,
+    }
+    given = {keyword: value for keyword, value in keywords.items() if value is not None}
+    writer = Writer(target, creating, given)
+    writer._path, writer._overwrite, writer._pid = name, creating.overwrite, os.getpid()
+    writer._is_sharded = sharding[0] != "one"
+    return writer
+
+
+def _format_of(path: str | None) -> str:
+    if path is None:
+        raise ValueError(f"a file object has no suffix: pass format=, one of {', '.join(_core.formats())}")
+    format = _core.format_of_suffix(path)
+    if format is None:
+        raise ValueError(f"{path} has no known suffix: pass format=, one of {', '.join(_core.formats())}")
+    return format
+
+
+def _count(keyword: str, value: int | None, least: int) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63:
+        raise ValueError(f"{keyword}={value!r} is not valid: it must be a whole number, {least} or more")
+    return value
+
+
+def _sharding(shards: int | None, shard_bytes: int | None, shard_records: int | None) -> tuple[str, int]:
+    given = {
+        "shards": ("turns", shards),
+        "shard_bytes": ("bytes", shard_bytes),
+        "shard_records": ("records", shard_records),
+    }
+    chosen = [
+        (kind, number) for keyword, (kind, value) in given.items() if (number := _count(keyword, value, 1)) is not None
+    ]
+    if len(chosen) > 1:
+        raise ValueError("shards, shard_bytes and shard_records exclude each other")
+    return chosen[0] if chosen else ("one", 0)
+
+
+def _refuse_existing(path: str) -> None:
+    if old := existing_shards(path):
+        text = f"{os.strerror(errno.EEXIST)}; pass overwrite=True to replace the {len(old)} shards there"
+        raise FileExistsError(errno.EEXIST, text, old[0])
