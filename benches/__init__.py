@@ -1,0 +1,9 @@
+"""Speed beside the peers, on the same records, in one run. `make bench` runs it.
+
+| file | what |
+|---|---|
+| `workloads` | the records |
+| `stores` | ourselves and the peers, behind one small interface |
+| `timing` | interleaved rounds, best of n |
+| `__main__` | the tables |
+"""

@@ -1,0 +1,39 @@
+"""The records: three sizes that people store."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Records of about one size."""
+
+    name: str
+    records: int
+    mean_bytes: int
+    is_text: bool
+
+    def make(self) -> list[bytes]:
+        """The same records in every run: slices of a pool of words, or of random bytes."""
+        chance = random.Random(7)
+        if self.is_text:
+            letters = b"abcdefghijklmnopqrstuvwxyz"
+            words = [bytes(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(4000)]
+            pool = b" ".join(chance.choices(words, k=330_000))
+        else:
+            pool = chance.randbytes(8_000_000)
+        made = []
+        for _ in range(self.records):
+            size = chance.randint(self.mean_bytes // 2, self.mean_bytes * 3 // 2)
+            at = chance.randrange(len(pool) - size)
+            made.append(pool[at : at + size])
+        return made
+
+
+WORKLOADS = [
+    Workload("120 B", 200_000, 120, True),
+    Workload("4 KB", 40_000, 4_000, True),
+    Workload("100 KB", 3_000, 100_000, False),
+]
