@@ -31,6 +31,7 @@ class OpenOptions:
     format: str | None
     checksums: bool
     table: Literal["memory", "disk"]
+    io: Literal["auto", "plain", "map"]
     decoded_chunk_bytes: int
     open_files: int
     cache_bytes: int
@@ -41,15 +42,18 @@ def open_options(
     format: str | None = None,
     checksums: bool = True,
     table: Literal["memory", "disk"] = "memory",
+    io: Literal["auto", "plain", "map"] = "auto",
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
 ) -> OpenOptions:
     """Checks the keywords and gathers them."""
     if table not in ("memory", "disk"):
         raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
+    if io not in ("auto", "plain", "map"):
+        raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain' or 'map'")
     if not isinstance(cache_bytes, int) or cache_bytes < 0:
         raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 or more")
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
         raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")
-    return OpenOptions(format, bool(checksums), table, limits.decoded_chunk_bytes, limits.open_files, cache_bytes)
+    return OpenOptions(format, bool(checksums), table, io, limits.decoded_chunk_bytes, limits.open_files, cache_bytes)

@@ -4,6 +4,7 @@
 //! across I/O. Many records take `read_batch` in [`batch`], which is the same path for many.
 
 mod batch;
+mod warmth;
 
 pub use batch::Deliver;
 
@@ -17,6 +18,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use warmth::Warmth;
 
 /// Scratch space that a thread keeps between reads. A larger need is met and given back.
 const SCRATCH_KEPT: usize = 1 << 20;
@@ -27,6 +29,7 @@ pub struct Reader {
     /// For each shard, the number of the record behind its last one.
     ends: Vec<u64>,
     cache: Cache,
+    warmth: Warmth,
     closed: AtomicBool,
 }
 
@@ -63,11 +66,6 @@ impl Plan {
         }
     }
 
-    /// Whether reading costs no I/O.
-    pub fn in_memory(&self) -> bool {
-        self.source().storage.in_memory().is_some()
-    }
-
     /// Adds the file and the record to an error.
     fn locate(&self, error: Error) -> Error {
         match error.kind() {
@@ -98,7 +96,13 @@ impl Reader {
             end = end.checked_add(shard.records()).ok_or_else(|| Error::limit("more than 2^64 records"))?;
             ends.push(end);
         }
-        Ok(Reader { shards, ends, cache: Cache::new(cache_bytes), closed: AtomicBool::new(false) })
+        Ok(Reader {
+            shards,
+            ends,
+            cache: Cache::new(cache_bytes),
+            warmth: Warmth::default(),
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// How many records there are.
@@ -168,16 +172,28 @@ impl Reader {
         }
     }
 
+    /// Whether reading a record is likely to be over sooner than another thread could use the time.
+    pub fn is_quick(&self, plan: &Plan) -> bool {
+        let storage = &plan.source().storage;
+        storage.is_memory() || self.warmth.is_warm() && storage.is_mapped()
+    }
+
     /// Reads a record of known size into its place.
     pub fn read_into(&self, plan: &Plan, out: &mut [u8]) -> Result<()> {
-        self.fill(plan, out).map_err(|e| plan.locate(e))
+        self.warmth.learn(out.len(), || self.fill(plan, out)).map_err(|e| plan.locate(e))
     }
 
     fn fill(&self, plan: &Plan, out: &mut [u8]) -> Result<()> {
         let source = plan.source();
         match &plan.way {
             Way::Direct(range) => {
-                source.storage.read_at(range.start, out)?;
+                match source.storage.borrow(range.start, out.len())? {
+                    Some(borrowed) => borrowed.with(|bytes| {
+                        out.copy_from_slice(bytes);
+                        Ok(())
+                    })?,
+                    None => source.storage.read_at(range.start, out)?,
+                }
                 source.table.check(plan.record, out)
             }
             Way::Alone(chunk, _) => {
@@ -255,8 +271,8 @@ fn with_stored<T>(source: &Source, chunk: &Chunk, act: impl FnOnce(&[u8]) -> Res
     let range =
         bytes::range("chunk", chunk.stored.start, chunk.stored.end.saturating_sub(chunk.stored.start), size)?;
     let length = bytes::in_memory("chunk", range.end - range.start)?;
-    if let Some(all) = source.storage.in_memory() {
-        return act(&all[range.start as usize..range.end as usize]);
+    if let Some(borrowed) = source.storage.borrow(range.start, length)? {
+        return borrowed.with(act);
     }
     // Taken, not borrowed: a storage in Python may read records itself while it is being read from.
     let mut scratch = SCRATCH.take();

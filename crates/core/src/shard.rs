@@ -185,7 +185,9 @@ impl Shard {
 
 fn open_origin(origin: &Origin, format: Option<&str>, options: &ReadOptions) -> Result<Source> {
     let storage: Arc<dyn Storage> = match origin {
-        Origin::Path { path, handles } => Arc::new(LocalFile::open(path, handles)?),
+        Origin::Path { path, handles } => {
+            Arc::new(LocalFile::open(path, handles, options.io, options.checksums)?)
+        }
         Origin::Handed(storage) => storage.clone(),
     };
     Source::open(storage, format, options)

@@ -4,7 +4,7 @@ use crate::errors::{Failure, external};
 use crate::file_like::FileLike;
 use crate::opening::Opening;
 use anyrecord::storage::Storage;
-use anyrecord::storage::file::LocalFile;
+use anyrecord::storage::file::{Io, LocalFile};
 use anyrecord::storage::handles::Handles;
 use anyrecord::storage::memory::Memory;
 use anyrecord::verify::Report;
@@ -64,7 +64,7 @@ pub fn verify_path(
     options: Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let file = LocalFile::open(&path, &Handles::new(1)).map_err(Failure)?;
+    let file = LocalFile::open(&path, &Handles::new(1), Io::Plain, true).map_err(Failure)?;
     verify(py, &file, &options, progress)
 }
 

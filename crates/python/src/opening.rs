@@ -7,6 +7,7 @@ use anyrecord::format::{ReadOptions, TableHome};
 use anyrecord::reader::Reader;
 use anyrecord::shard::{RecordRange, Shard};
 use anyrecord::storage::Storage;
+use anyrecord::storage::file::Io;
 use anyrecord::storage::handles::Handles;
 use anyrecord::storage::memory::Memory;
 use anyrecord::view::View;
@@ -31,6 +32,7 @@ pub struct Opening {
     pub format: Option<String>,
     pub checksums: bool,
     pub table: String,
+    pub io: String,
     pub decoded_chunk_bytes: u64,
     pub open_files: usize,
     pub cache_bytes: usize,
@@ -41,6 +43,11 @@ impl Opening {
         ReadOptions {
             checksums: self.checksums,
             table: if self.table == "disk" { TableHome::Disk } else { TableHome::Memory },
+            io: match self.io.as_str() {
+                "plain" => Io::Plain,
+                "map" => Io::Map,
+                _ => Io::Auto,
+            },
             limits: Limits { decoded_chunk_bytes: self.decoded_chunk_bytes, open_files: self.open_files },
         }
     }

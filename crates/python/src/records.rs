@@ -31,7 +31,7 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
     let plan = reader.plan(record).map_err(Failure)?;
     match plan.size().map_err(Failure)? {
         Some(size) => {
-            let quick = size <= QUICK && plan.in_memory();
+            let quick = size <= QUICK && reader.is_quick(&plan);
             bytes_with(py, size, quick, |out| reader.read_into(&plan, out))
         }
         None => {

@@ -11,6 +11,7 @@ pub mod options;
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::storage::file::Io;
 use crate::storage::{Storage, output::Output};
 use options::WriteOptions;
 use std::ops::Range;
@@ -44,13 +45,15 @@ pub struct ReadOptions {
     pub checksums: bool,
     /// Where the table of chunks is kept.
     pub table: TableHome,
+    /// How local files are read.
+    pub io: Io,
     /// Caps on what the file may claim.
     pub limits: Limits,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { checksums: true, table: TableHome::Memory, limits: Limits::default() }
+        ReadOptions { checksums: true, table: TableHome::Memory, io: Io::Auto, limits: Limits::default() }
     }
 }
 

@@ -77,7 +77,7 @@ impl Reader {
         // What can be read straight into place goes to each storage as one request.
         let mut direct: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (i, (_, plan)) in plans.iter().enumerate() {
-            if matches!(plan.way, Way::Direct(_)) {
+            if matches!(plan.way, Way::Direct(_)) && !plan.source().storage.is_mapped() {
                 direct.entry(plan.shard).or_default().push(i);
             } else if let Some(place) = places[i].take() {
                 self.read_into(plan, place)?;

@@ -1,12 +1,14 @@
-//! A local file, read by plain positional reads.
+//! A local file: mapped into memory where that is safe, else read by plain positional reads.
 //!
 //! A position is part of each read, so that threads and forked children can share one descriptor. The
 //! descriptor is opened when it is needed and may be closed and opened again ([`handles`](super::handles));
 //! a file that is not the same one any more when it is opened again is an error, not a mixture.
 
 use super::handles::{Handle, Handles};
-use super::{ReadOp, Storage};
+use super::{Borrowed, ReadOp, Storage};
+use crate::bytes;
 use crate::error::{Error, Result};
+use arc_swap::Guard;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +35,95 @@ impl Identity {
     }
 }
 
+/// How a local file is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Io {
+    /// Mapped on file systems of this machine, plain on network and user-space ones.
+    #[default]
+    Auto,
+    /// By positional reads.
+    Plain,
+    /// Mapped wherever the system lets us.
+    Map,
+}
+
+/// A file while it is open.
+pub struct OpenFile {
+    file: std::fs::File,
+    #[cfg(target_os = "linux")]
+    map: Option<super::map::Map>,
+}
+
+impl OpenFile {
+    /// Read by positional reads.
+    pub fn plain(file: std::fs::File) -> Self {
+        OpenFile {
+            file,
+            #[cfg(target_os = "linux")]
+            map: None,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn new(file: std::fs::File, size: u64, io: Io) -> Self {
+        let is_wanted = io == Io::Map || io == Io::Auto && is_of_this_machine(&file);
+        let map = if is_wanted { super::map::Map::new(&file, size) } else { None };
+        OpenFile { file, map }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn new(file: std::fs::File, _size: u64, _io: Io) -> Self {
+        Self::plain(file)
+    }
+}
+
+/// Whether a file lies on a file system of this machine, as far as is known. On network and user-space ones a read
+/// of a mapped page can wait for ever, or fail where a plain read would be tried again.
+#[cfg(target_os = "linux")]
+fn is_of_this_machine(file: &std::fs::File) -> bool {
+    const LOCAL: [u64; 10] = [
+        0xEF53,      // ext2, ext3, ext4
+        0x5846_5342, // xfs
+        0x9123_683E, // btrfs
+        0x0102_1994, // tmpfs
+        0x794C_7630, // overlay
+        0xF2F5_2010, // f2fs
+        0x2FC1_2FC1, // zfs
+        0xCA45_1A4E, // bcachefs
+        0x7371_7368, // squashfs
+        0xE0F5_E1E2, // erofs
+    ];
+    rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u64 & 0xFFFF_FFFF)))
+}
+
+/// A range of a mapped file, which is held open as long as this lives.
+#[cfg(target_os = "linux")]
+pub struct MappedRange {
+    file: arc_swap::Guard<Option<Arc<OpenFile>>>,
+    at: usize,
+    length: usize,
+}
+
+#[cfg(target_os = "linux")]
+impl MappedRange {
+    fn map(&self) -> Option<&super::map::Map> {
+        self.file.as_ref().and_then(|file| file.map.as_ref())
+    }
+
+    /// The bytes in place.
+    pub fn bytes(&self) -> &[u8] {
+        self.map().and_then(|map| map.bytes().get(self.at..self.at + self.length)).unwrap_or_default()
+    }
+
+    /// An error if the file was cut under the map.
+    pub fn intact(&self) -> Result<()> {
+        match self.map() {
+            Some(map) if !map.intact() => Err(map.broken().at(self.at as u64)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A local file.
 pub struct LocalFile {
     path: PathBuf,
@@ -40,17 +131,23 @@ pub struct LocalFile {
     identity: Identity,
     handle: Arc<Handle>,
     handles: Arc<Handles>,
+    io: Io,
+    /// A file cut inside a page reads as zeros there, with no signal. A checksum sees that; without one, the size is
+    /// compared at every read.
+    is_checked: bool,
 }
 
 impl LocalFile {
-    /// Opens a file; its descriptor counts against the bound of `handles`.
-    pub fn open(path: &Path, handles: &Arc<Handles>) -> Result<Self> {
+    /// Opens a file; its descriptor counts against the bound of `handles`. `is_checked`: what is read is verified by
+    /// checksums.
+    pub fn open(path: &Path, handles: &Arc<Handles>, io: Io, is_checked: bool) -> Result<Self> {
         let name = path.to_string_lossy().into_owned();
         let (file, metadata) = open(path, &name)?;
         let handle = Arc::new(Handle::default());
-        handles.admit(&handle, Arc::new(file));
         let identity = Identity::of(&metadata);
-        Ok(LocalFile { path: path.to_owned(), name, identity, handle, handles: handles.clone() })
+        handles.admit(&handle, Arc::new(OpenFile::new(file, identity.size, io)));
+        let (path, handles) = (path.to_owned(), handles.clone());
+        Ok(LocalFile { path, name, identity, handle, handles, io, is_checked })
     }
 
     /// Gives the descriptor back until the next read.
@@ -58,8 +155,9 @@ impl LocalFile {
         self.handle.close();
     }
 
-    fn file(&self) -> Result<Arc<std::fs::File>> {
-        if let Some(file) = self.handle.get() {
+    fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
+        let file = self.handle.get();
+        if file.is_some() {
             return Ok(file);
         }
         let (file, metadata) = open(&self.path, &self.name)?;
@@ -71,9 +169,9 @@ impl LocalFile {
                 .found(format_args!("{found:?}"))
                 .hint("open it again to read the new one"));
         }
-        let file = Arc::new(file);
+        let file = Arc::new(OpenFile::new(file, self.identity.size, self.io));
         self.handles.admit(&self.handle, file.clone());
-        Ok(file)
+        Ok(Guard::from_inner(Some(file)))
     }
 }
 
@@ -115,11 +213,12 @@ impl Storage for LocalFile {
         if out.is_empty() {
             return Ok(());
         }
-        let file = self.file()?;
+        let opened = self.file()?;
+        let Some(file) = opened.as_ref().map(|opened| &opened.file) else { return Ok(()) };
         let mut done = 0;
         while done < out.len() {
             let position = at + done as u64;
-            match read_some(&file, &mut out[done..], position) {
+            match read_some(file, &mut out[done..], position) {
                 Ok(0) => {
                     return Err(Error::truncated("the file ends early")
                         .in_file(&self.name)
@@ -152,6 +251,52 @@ impl Storage for LocalFile {
         }
         Ok(())
     }
+
+    #[cfg(target_os = "linux")]
+    fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>> {
+        let file = self.file()?;
+        let Some(OpenFile { map: Some(map), file: descriptor }) = file.as_deref() else { return Ok(None) };
+        let range = bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
+        look_after_the_guard();
+        if !map.intact() {
+            return Err(map.broken().in_file(&self.name).at(at));
+        }
+        if !self.is_checked {
+            let size =
+                descriptor.metadata().map_err(|e| Error::io("reading failed", e).in_file(&self.name))?.len();
+            bytes::range("read", at, length as u64, size).map_err(|e| e.in_file(&self.name))?;
+        }
+        Ok(Some(Borrowed::Mapped(MappedRange { file, at: range.start as usize, length })))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_mapped(&self) -> bool {
+        matches!(self.handle.get().as_deref(), Some(OpenFile { map: Some(_), .. }))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, ranges: &mut dyn Iterator<Item = (u64, usize)>) {
+        if let Ok(file) = self.file()
+            && let Some(OpenFile { map: Some(map), .. }) = file.as_deref()
+        {
+            ranges.for_each(|(at, length)| map.will_need(at, length));
+        }
+    }
+}
+
+/// Frameworks may install a handler of their own after ours, so it is looked after again: at the first read of each
+/// thread, and once in a while. A look at every read would cost as much as the read.
+#[cfg(target_os = "linux")]
+fn look_after_the_guard() {
+    const EVERY: u32 = 1024;
+    thread_local! {
+        static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    let reads = READS.get();
+    READS.set(reads.wrapping_add(1));
+    if reads.is_multiple_of(EVERY) {
+        super::map::ensure_guard();
+    }
 }
 
 /// How many of the first ranges lie one behind the other: at least 1, at most what one call takes.
@@ -167,10 +312,11 @@ fn neighbours(ops: &[ReadOp<'_>]) -> usize {
 impl LocalFile {
     /// Reads neighbouring ranges with one call; what it leaves undone is read range by range.
     fn read_run(&self, run: &mut [ReadOp<'_>]) -> Result<()> {
-        let file = self.file()?;
+        let opened = self.file()?;
+        let Some(file) = opened.as_ref().map(|opened| &opened.file) else { return Ok(()) };
         let at = run[0].at;
         let mut places: Vec<_> = run.iter_mut().map(|op| std::io::IoSliceMut::new(op.out)).collect();
-        let mut done = match rustix::io::preadv(&*file, &mut places, at) {
+        let mut done = match rustix::io::preadv(file, &mut places, at) {
             Ok(done) => done,
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(Error::io("reading failed", error.into()).in_file(&self.name).at(at)),
@@ -198,7 +344,7 @@ mod tests {
     #[test]
     fn a_file_cut_under_the_reader_is_a_truncation_error() {
         let temp = temp(b"0123456789");
-        let file = LocalFile::open(temp.path(), &Handles::new(4)).unwrap();
+        let file = LocalFile::open(temp.path(), &Handles::new(4), Io::Plain, true).unwrap();
         std::fs::OpenOptions::new().write(true).open(temp.path()).unwrap().set_len(4).unwrap();
         let error = file.read_at(2, &mut [0; 8]).unwrap_err();
         assert!(matches!(error.kind(), Kind::Truncated));
@@ -208,7 +354,7 @@ mod tests {
     #[test]
     fn a_replaced_file_keeps_its_bytes_while_open_and_is_refused_when_opened_again() {
         let temp = temp(b"old bytes");
-        let file = LocalFile::open(temp.path(), &Handles::new(4)).unwrap();
+        let file = LocalFile::open(temp.path(), &Handles::new(4), Io::Plain, true).unwrap();
         let new = temp.path().with_extension("new");
         std::fs::write(&new, b"new").unwrap();
         std::fs::rename(&new, temp.path()).unwrap();
@@ -223,7 +369,7 @@ mod tests {
     fn neighbouring_ranges_and_others_are_read_alike() {
         let content: Vec<u8> = (0..200u8).collect();
         let temp = temp(&content);
-        let file = LocalFile::open(temp.path(), &Handles::new(4)).unwrap();
+        let file = LocalFile::open(temp.path(), &Handles::new(4), Io::Plain, true).unwrap();
         let ranges = [(0, 3), (3, 0), (3, 7), (10, 90), (50, 10), (60, 140), (0, 1)];
         let mut out: Vec<Vec<u8>> = ranges.iter().map(|&(_, n)| vec![0; n]).collect();
         let mut ops: Vec<_> = ranges.iter().zip(&mut out).map(|(&(at, _), out)| ReadOp { at, out }).collect();
@@ -240,7 +386,9 @@ mod tests {
     fn a_folder_and_a_missing_file_keep_the_system_error() {
         let dir = tempfile::tempdir().unwrap();
         for path in [dir.path().to_owned(), dir.path().join("missing")] {
-            let Err(error) = LocalFile::open(&path, &Handles::new(1)) else { panic!("opened {path:?}") };
+            let Err(error) = LocalFile::open(&path, &Handles::new(1), Io::Auto, true) else {
+                panic!("opened {path:?}")
+            };
             assert!(matches!(error.kind(), Kind::Io(_)));
         }
     }

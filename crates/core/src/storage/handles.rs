@@ -4,22 +4,22 @@
 //! was not used lately: the hand goes round, gives each used cell a second chance and takes the first that
 //! was not used since. There is no lock, so a fork at any moment leaves nothing locked in the child.
 
-use arc_swap::ArcSwapOption;
-use std::fs::File;
+use super::file::OpenFile;
+use arc_swap::{ArcSwapOption, Guard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// The place for one file's descriptor: empty until it is needed, and again when others need the room.
 #[derive(Default)]
 pub struct Handle {
-    file: ArcSwapOption<File>,
+    file: ArcSwapOption<OpenFile>,
     used: AtomicBool,
 }
 
 impl Handle {
     /// The open descriptor, if it is open. Whoever holds it may go on using it after it was closed here.
-    pub fn get(&self) -> Option<Arc<File>> {
-        let file = self.file.load_full();
+    pub fn get(&self) -> Guard<Option<Arc<OpenFile>>> {
+        let file = self.file.load();
         // Written only when it changes: a store in every read would make threads fight for the cache line.
         if file.is_some() && !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
@@ -47,7 +47,7 @@ impl Handles {
     }
 
     /// Puts an opened file into its handle, and closes another one if there are too many.
-    pub fn admit(&self, handle: &Arc<Handle>, file: Arc<File>) {
+    pub fn admit(&self, handle: &Arc<Handle>, file: Arc<OpenFile>) {
         // Two rounds are enough: after the first, every used mark is gone.
         for _ in 0..2 * self.ring.len() {
             let cell = &self.ring[self.hand.fetch_add(1, Relaxed) % self.ring.len()];
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn at_most_the_limit_is_open_and_the_unused_one_is_closed() {
         let handles = Handles::new(3);
-        let file = || Arc::new(tempfile::tempfile().unwrap());
+        let file = || Arc::new(OpenFile::plain(tempfile::tempfile().unwrap()));
         let all: Vec<_> = (0..10).map(|_| Arc::new(Handle::default())).collect();
         for handle in &all {
             handles.admit(handle, file());

@@ -1,6 +1,6 @@
 //! Bytes that are already in memory.
 
-use super::Storage;
+use super::{Borrowed, Storage};
 use crate::bytes;
 use crate::error::Result;
 
@@ -34,7 +34,14 @@ impl<B: AsRef<[u8]> + Send + Sync> Storage for Memory<B> {
         Ok(())
     }
 
-    fn in_memory(&self) -> Option<&[u8]> {
-        Some(self.bytes.as_ref())
+    fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>> {
+        let all = self.bytes.as_ref();
+        let range =
+            bytes::range("read", at, length as u64, all.len() as u64).map_err(|e| e.in_file(&self.name))?;
+        Ok(Some(Borrowed::Memory(&all[range.start as usize..range.end as usize])))
+    }
+
+    fn is_memory(&self) -> bool {
+        true
     }
 }

@@ -2,18 +2,21 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`file`] | a local file: positional reads through a lazily opened descriptor |
+//! | [`file`] | a local file: mapped where that is safe, else positional reads |
 //! | [`handles`] | the bound on how many descriptors are open |
+//! | `map` | a mapped file and its guard (Linux) |
 //! | [`memory`] | bytes that are already in memory |
 //! | [`output`] | what a writer writes to: streams, patches |
 //! | [`publish`] | the one helper that makes a file appear whole or not at all |
 //! | [`window`] | reading from front to back in large pieces |
 //!
-//! Another way of reading (a map, a queue of asynchronous reads, an object store) is one more file
+//! Another way of reading (a queue of asynchronous reads, an object store) is one more file
 //! here with one more `impl Storage`.
 
 pub mod file;
 pub mod handles;
+#[cfg(target_os = "linux")]
+pub mod map;
 pub mod memory;
 pub mod output;
 pub mod publish;
@@ -50,9 +53,60 @@ pub trait Storage: Send + Sync {
         ops.iter_mut().try_for_each(|op| self.read_at(op.at, op.out))
     }
 
-    /// All bytes, where they are in memory anyway and nothing has to be read.
-    fn in_memory(&self) -> Option<&[u8]> {
-        None
+    /// A range in place, where it is in memory or mapped and nothing has to be copied. None: it has to be read.
+    fn borrow(&self, _at: u64, _length: usize) -> Result<Option<Borrowed<'_>>> {
+        Ok(None)
+    }
+
+    /// Whether ranges can be borrowed, as far as is known beforehand.
+    fn is_mapped(&self) -> bool {
+        self.is_memory()
+    }
+
+    /// Whether borrowed bytes are certainly in memory, so that looking at them never waits for a disk.
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    /// Tells that ranges `(at, length)` are about to be borrowed, so that cold ones are fetched together.
+    fn will_need(&self, _ranges: &mut dyn Iterator<Item = (u64, usize)>) {}
+}
+
+/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if
+/// [`intact`](Self::intact) says so afterwards.
+pub enum Borrowed<'a> {
+    /// In memory, where nobody changes them.
+    Memory(&'a [u8]),
+    /// In a mapped file, which is held open.
+    #[cfg(target_os = "linux")]
+    Mapped(file::MappedRange),
+}
+
+impl Borrowed<'_> {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Borrowed::Memory(bytes) => bytes,
+            #[cfg(target_os = "linux")]
+            Borrowed::Mapped(range) => range.bytes(),
+        }
+    }
+
+    /// An error if the bytes that were seen are not those of the file.
+    pub fn intact(&self) -> Result<()> {
+        match self {
+            Borrowed::Memory(_) => Ok(()),
+            #[cfg(target_os = "linux")]
+            Borrowed::Mapped(range) => range.intact(),
+        }
+    }
+
+    /// The result of `act` on the bytes, unless they were not intact: then that is the error, whatever `act` made
+    /// of them.
+    pub fn with<T>(&self, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        let result = act(self.bytes());
+        self.intact()?;
+        result
     }
 }
 

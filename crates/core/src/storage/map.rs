@@ -1,0 +1,310 @@
+//! A file mapped into memory, and the guard that makes that safe.
+//!
+//! Copying a small record out of a mapped page costs a twentieth of a system call. But a file that is cut under a
+//! map, or a disk that fails, is not an error return there: it is the signal SIGBUS, which ends the process. So
+//! there is a guard. Its handler recognises faults inside our own maps by their address, marks the map as broken,
+//! puts a page of zeros where the fault was, and lets the interrupted copy go on; whoever copied looks at the mark
+//! afterwards and throws the copy away ([`Map::intact`]). Every other fault goes to the handler that was there
+//! before.
+//!
+//! The order matters: the mark is set before the page is placed, so that no copy can see the zeros without the mark.
+//! A reader holds the map while it copies, so that the handler never replaces somebody else's memory.
+
+use crate::error::Error;
+use std::fs::File;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+/// A mapped file.
+pub struct Map {
+    begin: NonNull<u8>,
+    len: usize,
+    slot: &'static Slot,
+}
+
+// SAFETY: the mapping is read-only and stays in place until `drop`; the slot is made of atomics.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Maps the first `len` bytes of a file, if the guard is in place and the system has room.
+    pub fn new(file: &File, len: u64) -> Option<Map> {
+        let len = usize::try_from(len).ok().filter(|&len| len > 0)?;
+        if !guard::ensure() {
+            return None;
+        }
+        let (protection, flags) = (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
+        let begin =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, file, 0) }.ok()?;
+        let begin = NonNull::new(begin.cast::<u8>())?;
+        // Records are read at random unless somebody says otherwise; reading ahead by itself would fetch 128 KiB
+        // from a cold disk for every 4 KiB that are wanted.
+        // SAFETY: advice about our own mapping; nothing is changed.
+        let _ = unsafe { rustix::mm::madvise(begin.as_ptr().cast(), len, rustix::mm::Advice::Random) };
+        Some(Map { begin, len, slot: Slot::take(begin.as_ptr() as usize, len) })
+    }
+
+    /// The mapped bytes. They are what the file holds at the moment of looking; believe a copy only if
+    /// [`intact`](Self::intact) is true afterwards.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping covers `len` bytes and stays until `drop`; a fault inside it is answered by the guard.
+        // The file may change under us: readers copy or hash the bytes and verify the result, and rely on no two
+        // looks being the same.
+        unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.len) }
+    }
+
+    /// Whether nothing that was read from the map so far was made up by the guard.
+    pub fn intact(&self) -> bool {
+        !self.slot.broken.load(Ordering::Acquire)
+    }
+
+    /// The error of a map that is not intact.
+    pub fn broken(&self) -> Error {
+        Error::truncated("the file was cut, or could not be read, while it was open")
+            .expected(format_args!("{} bytes, as when it was opened", self.len))
+            .hint("open it again")
+    }
+
+    /// Tells the system that a range will be read soon, so that it comes from the disk while others are copied.
+    pub fn will_need(&self, at: u64, len: usize) {
+        let page = rustix::param::page_size();
+        let (at, len) = (at as usize / page * page, len + at as usize % page);
+        if at < self.len {
+            let len = len.min(self.len - at);
+            // SAFETY: advice about our own mapping; nothing is changed.
+            let _ = unsafe {
+                rustix::mm::madvise(self.begin.as_ptr().add(at).cast(), len, rustix::mm::Advice::WillNeed)
+            };
+        }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // Out of the registry first: from now on the addresses are nobody's.
+        self.slot.give_back();
+        // SAFETY: nobody borrows from the map any more, or it could not be dropped.
+        let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.len) };
+    }
+}
+
+/// One place in the registry that the signal handler looks into. Never freed, so that it can be read at any time.
+struct Slot {
+    begin: AtomicUsize,
+    end: AtomicUsize,
+    broken: AtomicBool,
+    taken: AtomicBool,
+    next: *const Slot,
+}
+
+// SAFETY: `next` is written once, before the slot is published, and points to a slot that is never freed.
+unsafe impl Sync for Slot {}
+
+static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// All slots there ever were. Safe in a signal handler: it only loads.
+fn slots() -> impl Iterator<Item = &'static Slot> {
+    let mut next: *const Slot = SLOTS.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: slots are leaked on purpose, so that every pointer in the list is valid for ever.
+        let slot = unsafe { next.as_ref() }?;
+        next = slot.next;
+        Some(slot)
+    })
+}
+
+impl Slot {
+    fn take(begin: usize, len: usize) -> &'static Slot {
+        let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::AcqRel);
+        let slot = slots().find(free).unwrap_or_else(Self::publish);
+        slot.broken.store(false, Ordering::Release);
+        slot.end.store(begin + len, Ordering::Release);
+        slot.begin.store(begin, Ordering::Release);
+        slot
+    }
+
+    fn publish() -> &'static Slot {
+        let fresh = Box::new(Slot {
+            begin: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+            taken: AtomicBool::new(true),
+            next: std::ptr::null(),
+        });
+        let fresh = Box::leak(fresh);
+        loop {
+            let head = SLOTS.load(Ordering::Acquire);
+            fresh.next = head;
+            if SLOTS.compare_exchange(head, fresh, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return fresh;
+            }
+        }
+    }
+
+    fn give_back(&self) {
+        self.begin.store(0, Ordering::Release);
+        self.end.store(0, Ordering::Release);
+        self.taken.store(false, Ordering::Release);
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        let begin = self.begin.load(Ordering::Acquire);
+        begin != 0 && begin <= address && address < self.end.load(Ordering::Acquire)
+    }
+}
+
+/// The signal handler and its installation.
+mod guard {
+    use super::{Ordering, slots};
+    use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
+
+    /// What was installed before us. Leaked, because the handler may look at any time.
+    static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+    static PAGE: AtomicUsize = AtomicUsize::new(0);
+    /// The thread that is passing a signal on, if one is: whoever came after us may call us back.
+    static PASSING: AtomicI32 = AtomicI32::new(0);
+
+    fn current() -> Option<libc::sigaction> {
+        // SAFETY: an all-zero action is a valid value of the C struct, and the call fills it.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            (libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut action) == 0).then_some(action)
+        }
+    }
+
+    fn ours() -> usize {
+        handle as *const () as usize
+    }
+
+    /// Sees to it that our handler is the one that is installed; others may have come after us.
+    pub(super) fn ensure() -> bool {
+        let Some(before) = current() else { return false };
+        if before.sa_sigaction == ours() {
+            return true;
+        }
+        PAGE.store(rustix::param::page_size(), Ordering::Release);
+        // Leaked, with the ones before it: a handler may be looking at them.
+        BEFORE.store(Box::into_raw(Box::new(before)), Ordering::Release);
+        // SAFETY: the action is filled completely, and `handle` does only what a signal handler may.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = ours();
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&mut action.sa_mask);
+            libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) == 0
+        }
+    }
+
+    /// Only loads, stores and system calls: this runs in the middle of anything.
+    extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: the system calls us with a valid `info`, whose address is set when the code says it is a fault.
+        let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+        let is_fault = code > 0;
+        if is_fault && let Some(slot) = slots().find(|slot| slot.holds(address)) {
+            slot.broken.store(true, Ordering::Release);
+            let page = PAGE.load(Ordering::Acquire);
+            // SAFETY: the page lies inside a mapping of ours, which its reader holds in place; a private page of
+            // zeros there is seen by readers of that map alone, and they look at the mark.
+            let placed = unsafe {
+                libc::mmap(
+                    (address / page * page) as *mut libc::c_void,
+                    page,
+                    libc::PROT_READ,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                    -1,
+                    0,
+                )
+            };
+            if placed != libc::MAP_FAILED {
+                return;
+            }
+        }
+        pass_on(signal, is_fault, info, context);
+    }
+
+    /// To the handler before us, as if we were not there.
+    fn pass_on(signal: libc::c_int, is_fault: bool, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: what `BEFORE` points to is never freed or changed; a handler is called in the form it was
+        // installed in, with the arguments that we were called with.
+        unsafe {
+            let before = BEFORE.load(Ordering::Acquire);
+            let thread = libc::gettid();
+            let called_back = PASSING.swap(thread, Ordering::AcqRel) == thread;
+            let action = if before.is_null() || called_back { libc::SIG_DFL } else { (*before).sa_sigaction };
+            match action {
+                // A tool that came after us (Python's faulthandler) tells of a fault, puts us back and raises the
+                // signal again. Returning lets the fault happen again, this time to us. If it is not ours either,
+                // the default action takes it then.
+                libc::SIG_DFL if !is_fault && !called_back && (*info).si_pid() == libc::getpid() => {}
+                libc::SIG_DFL | libc::SIG_IGN => {
+                    libc::signal(signal, libc::SIG_DFL);
+                    if !is_fault && !called_back {
+                        libc::raise(signal);
+                    }
+                }
+                _ if (*before).sa_flags & libc::SA_SIGINFO != 0 => {
+                    let call: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                        std::mem::transmute(action);
+                    call(signal, info, context);
+                }
+                _ => {
+                    let call: extern "C" fn(libc::c_int) = std::mem::transmute(action);
+                    call(signal);
+                }
+            }
+            PASSING.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Looks again whether the guard is still installed; cheap enough for now and then, not for every read.
+pub fn ensure_guard() {
+    guard::ensure();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(content: &[u8]) -> (tempfile::NamedTempFile, Map) {
+        let temp = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(temp.path(), content).unwrap();
+        let map = Map::new(temp.as_file(), content.len() as u64).unwrap();
+        (temp, map)
+    }
+
+    #[test]
+    fn a_file_cut_under_a_map_marks_it_in_every_thread() {
+        let (temp, map) = mapped(&vec![7; 1 << 20]);
+        assert_eq!(map.bytes()[1 << 19], 7);
+        assert!(map.intact());
+        temp.as_file().set_len(4096).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let map = &map;
+                scope.spawn(move || {
+                    let sum: u64 = map.bytes()[thread * 4096..].iter().map(|&b| u64::from(b)).sum();
+                    assert!(sum <= 7 << 20);
+                    assert!(!map.intact());
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_slot_is_used_again_and_starts_intact() {
+        let (temp, map) = mapped(&[1; 10_000]);
+        temp.as_file().set_len(0).unwrap();
+        assert_eq!(map.bytes()[9000], 0);
+        assert!(!map.intact());
+        drop(map);
+        let before = slots().count();
+        for _ in 0..100 {
+            let (_temp, map) = mapped(&[1; 10_000]);
+            assert!(map.intact());
+        }
+        assert!(slots().count() <= before + 8, "slots of dropped maps are taken again");
+    }
+}
