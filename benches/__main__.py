@@ -18,6 +18,9 @@ WAYS = ["single", "batch", "in order", "all", "write"]
 # Who is compared with whom: the peer first, then ourselves on the same records.
 COMPARISONS: list[tuple[type[stores.Store], ...]] = [
     (stores.MmapSlice, stores.OurFfRecord),
+    (stores.OriginalPlain, stores.OurPlain),
+    (stores.OriginalZstd, stores.OurZstd),
+    (stores.OriginalGrouped, stores.OurGrouped),
 ]
 
 
@@ -34,7 +37,7 @@ def main() -> None:
             continue
         records = workload.make()
         print(f"{workload.records:,} records of about {workload.name}")
-        print("".join(c.rjust(20) for c in ["", *WAYS]))
+        print("".join(c.rjust(24) for c in ["", *WAYS]))
         for pair in COMPARISONS:
             with tempfile.TemporaryDirectory() as folder:
                 show(pair, measure(list(pair), records, Path(folder), arguments.rounds))
@@ -46,7 +49,7 @@ def show(pair: tuple[type[stores.Store], ...], figures: Figures) -> None:
     for store in pair:
         row = figures[store.name]
         cells = [f"{row[way]:.2f}" + ("" if row is peer else f" ({peer[way] / row[way]:.1f}x)") for way in WAYS]
-        print("".join(c.rjust(20) for c in [store.name, *cells]))
+        print("".join(c.rjust(24) for c in [store.name, *cells]))
 
 
 def machine() -> str:

@@ -116,3 +116,98 @@ class OurFfRecord(Anyrecord):
     name = "anyrecord ffrecord"
     suffix = ".ffr"
     counted = True
+
+
+class OriginalArrayRecord(Store):
+    """The real `array_record` at its best: no read-ahead threads, one record by seek and read."""
+
+    options: ClassVar[str]
+
+    def write(self, records: list[bytes]) -> None:
+        from array_record.python.array_record_module import ArrayRecordWriter
+
+        writer = ArrayRecordWriter(self.path, self.options)
+        for record in records:
+            writer.write(record)
+        writer.close()
+
+    def open(self) -> None:
+        from array_record.python.array_record_module import ArrayRecordReader
+
+        self.plain = ArrayRecordReader(self.path, "readahead_buffer_size:0,max_parallelism:0")
+        self.threaded = ArrayRecordReader(self.path)
+
+    def one(self, index: int) -> bytes:
+        self.plain.seek(index)
+        return self.plain.read()
+
+    def batch(self, indices: Sequence[int]) -> list[bytes]:
+        return self.threaded.read(indices)
+
+    def in_order(self) -> None:
+        self.plain.seek(0)
+        for _ in range(self.plain.num_records()):
+            self.plain.read()
+
+    def all(self) -> list[bytes]:
+        return self.threaded.read_all()
+
+    def close(self) -> None:
+        self.plain.close()
+        self.threaded.close()
+
+
+class OurArrayRecord(Anyrecord):
+    """ArrayRecord: reads the very file that the original wrote, if it wrote one."""
+
+    suffix = ".array_record"
+    original: ClassVar[type[OriginalArrayRecord]]
+
+    def open(self) -> None:
+        theirs = Path(self.path).with_name(self.original.__name__)
+        self.records = anyrecord.open(theirs if theirs.exists() else self.path + self.suffix)
+
+
+class OriginalPlain(OriginalArrayRecord):
+    """One uncompressed record in a chunk."""
+
+    name = "array_record g1 none"
+    options = "group_size:1,uncompressed"
+
+
+class OurPlain(OurArrayRecord):
+    """One uncompressed record in a chunk."""
+
+    name = "anyrecord g1 none"
+    original = OriginalPlain
+    options: ClassVar[dict[str, Any]] = {"group_size": 1, "codec": "none"}
+
+
+class OriginalZstd(OriginalArrayRecord):
+    """One record in a chunk, zstd."""
+
+    name = "array_record g1 zstd"
+    options = "group_size:1,zstd:3"
+
+
+class OurZstd(OurArrayRecord):
+    """One record in a chunk, zstd."""
+
+    name = "anyrecord g1 zstd"
+    original = OriginalZstd
+    options: ClassVar[dict[str, Any]] = {"group_size": 1, "codec": "zstd", "level": 3}
+
+
+class OriginalGrouped(OriginalArrayRecord):
+    """256 records in a chunk, zstd."""
+
+    name = "array_record g256 zstd"
+    options = "group_size:256,zstd:3"
+
+
+class OurGrouped(OurArrayRecord):
+    """256 records in a chunk, zstd."""
+
+    name = "anyrecord g256 zstd"
+    original = OriginalGrouped
+    options: ClassVar[dict[str, Any]] = {"group_size": 256, "codec": "zstd", "level": 3}

@@ -25,6 +25,9 @@ READS = 20_000
 VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     ("ffrecord", "reviews.ffr", {}),
     ("ffrecord, 4 shards", "sharded.ffr", {"shards": 4}),
+    ("array_record, uncompressed", "plain.array_record", {"codec": "none"}),
+    ("array_record, zstd", "zstd.array_record", {"codec": "zstd"}),
+    ("array_record, brotli, groups of 100", "brotli.array_record", {"codec": "brotli", "group_size": 100}),
 ]
 
 

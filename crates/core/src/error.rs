@@ -100,6 +100,14 @@ impl Error {
         Self::new(Kind::Io(error), what)
     }
 
+    /// The same trouble as an outer layer sees it: its kind, its words in front, and all that is known kept.
+    #[must_use]
+    pub fn seen_as(mut self, kind: Kind, what: impl fmt::Display) -> Self {
+        self.0.kind = kind;
+        self.0.what = format!("{what}: {}", self.0.what).into();
+        self
+    }
+
     /// Names the file, unless a deeper layer already did.
     #[must_use]
     pub fn in_file(mut self, file: &str) -> Self {

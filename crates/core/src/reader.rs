@@ -66,12 +66,19 @@ impl Plan {
         }
     }
 
-    /// Adds the file and the record to an error.
+    /// Adds the file and the record to an error. Damage in a file that was cut meanwhile is the cut.
     fn locate(&self, error: Error) -> Error {
-        match error.kind() {
-            Kind::External(_) => error,
-            _ => error.in_file(self.source().storage.name()).for_record(self.index),
-        }
+        let storage = &self.source().storage;
+        let error = match error.kind() {
+            Kind::External(_) => return error,
+            Kind::Checksum | Kind::Format => match (storage.unchanged(), error.offset()) {
+                (Err(changed), Some(offset)) => changed.at(offset),
+                (Err(changed), None) => changed,
+                (Ok(()), _) => error,
+            },
+            _ => error,
+        };
+        error.in_file(storage.name()).for_record(self.index)
     }
 }
 

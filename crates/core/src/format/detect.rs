@@ -1,14 +1,14 @@
 //! Which format a file is of: its bytes say, and where they cannot, its name or the caller.
 
-//AR
+use super::array_record::ArrayRecord;
 use super::ffrecord::FfRecord;
-//RG
+use super::riegeli::Riegeli;
 use super::{Format, Probe};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
 /// All formats, in the order in which they are asked.
-pub const FORMATS: &[&dyn Format] = &[&FfRecord];
+pub const FORMATS: &[&dyn Format] = &[&ArrayRecord, &FfRecord, &Riegeli];
 
 /// The format of that name.
 pub fn by_name(name: &str) -> Result<&'static dyn Format> {

@@ -3,11 +3,11 @@
 //! A format never opens a file. It is given a [`Storage`](crate::storage::Storage) to read a table from,
 //! and chunks of bytes to decode; everything else is the same for all formats and lives elsewhere.
 
-//pub mod array_record;
+pub mod array_record;
 pub mod detect;
 pub mod ffrecord;
 pub mod options;
-//pub mod riegeli;
+pub mod riegeli;
 
 use crate::error::{Error, Result};
 use crate::limits::Limits;

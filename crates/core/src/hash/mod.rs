@@ -1,1 +1,4 @@
-//! Checksums.
+//! The hashes that formats protect their bytes with.
+
+pub mod crc32;
+pub mod highway;

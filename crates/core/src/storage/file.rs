@@ -269,6 +269,22 @@ impl Storage for LocalFile {
         Ok(Some(Borrowed::Mapped(MappedRange { file, at: range.start as usize, length })))
     }
 
+    fn unchanged(&self) -> Result<()> {
+        let Some(size) =
+            self.file()?.as_ref().and_then(|opened| opened.file.metadata().ok()).map(|m| m.len())
+        else {
+            return Ok(());
+        };
+        if size == self.len() {
+            return Ok(());
+        }
+        Err(Error::truncated("the file changed its size while it was open")
+            .in_file(&self.name)
+            .expected(format_args!("{} bytes, as when it was opened", self.len()))
+            .found(format_args!("{size} bytes"))
+            .hint("open it again"))
+    }
+
     #[cfg(target_os = "linux")]
     fn is_mapped(&self) -> bool {
         matches!(self.handle.get().as_deref(), Some(OpenFile { map: Some(_), .. }))

@@ -68,6 +68,11 @@ pub trait Storage: Send + Sync {
         false
     }
 
+    /// An error if the bytes are not the ones that were there at the beginning: asked when something does not fit.
+    fn unchanged(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Tells that ranges `(at, length)` are about to be borrowed, so that cold ones are fetched together.
     fn will_need(&self, _ranges: &mut dyn Iterator<Item = (u64, usize)>) {}
 }

@@ -1,0 +1,151 @@
+//! Zstandard frames: one frame, no dictionary, windows of up to 2^31 bytes.
+//!
+//! Contexts are expensive to make and are kept, one of each kind a thread.
+
+use super::{Codec, Step, Stream, broken, wrong_size};
+use crate::error::{Error, Result};
+use std::cell::RefCell;
+use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
+
+/// The largest window of any frame on a 64-bit machine; narrower ones refuse what they cannot address.
+const WINDOW_LOG_MAX: u32 = if usize::BITS == 64 { 31 } else { 30 };
+
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+thread_local! {
+    static DECODER: RefCell<Option<DCtx<'static>>> = const { RefCell::new(None) };
+    static ENCODER: RefCell<Option<CCtx<'static>>> = const { RefCell::new(None) };
+}
+
+/// Decompresses one frame, all of `input`, into all of `out`.
+///
+/// In one call the output itself is the window, so a frame's claimed window costs nothing.
+pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
+    if let Some(stored) = stored_frame(input) {
+        if stored.len() != out.len() {
+            return Err(wrong_size(Codec::Zstd, out.len(), stored.len()));
+        }
+        out.copy_from_slice(stored);
+        return Ok(());
+    }
+    // The library would also take several frames, and frames that it skips.
+    if !input.starts_with(&MAGIC) {
+        return Err(broken(Codec::Zstd, "it does not begin with a frame"));
+    }
+    let frame = zstd_safe::find_frame_compressed_size(input).map_err(failed)?;
+    if frame != input.len() {
+        return Err(broken(Codec::Zstd, "bytes follow the frame"));
+    }
+    DECODER.with_borrow_mut(|slot| {
+        let context = match slot {
+            Some(context) => context,
+            None => slot.insert(DCtx::try_create().ok_or_else(out_of_memory)?),
+        };
+        let written = context.decompress(out, input).map_err(failed)?;
+        if written != out.len() {
+            return Err(wrong_size(Codec::Zstd, out.len(), written));
+        }
+        Ok(())
+    })
+}
+
+/// The content of a frame that is one short stored block, the form that tiny inputs take. Chunks of one
+/// record have such a frame for their one size, and this spares them half of the decoding.
+fn stored_frame(input: &[u8]) -> Option<&[u8]> {
+    let rest = input.strip_prefix(&MAGIC)?;
+    let (&[descriptor, size, a, b, c], content) = rest.split_first_chunk()?;
+    let block = u32::from_le_bytes([a, b, c, 0]);
+    let single_segment_without_extras = descriptor == 0x20;
+    let last_and_stored = block == u32::from(size) << 3 | 1;
+    (single_segment_without_extras && last_and_stored && content.len() == usize::from(size))
+        .then_some(content)
+}
+
+/// Appends `input` as one frame.
+pub fn compress(
+    input: &[u8],
+    level: i32,
+    window_log: u32,
+    size_known: bool,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    ENCODER.with_borrow_mut(|slot| {
+        let context = match slot {
+            Some(context) => context,
+            None => slot.insert(CCtx::try_create().ok_or_else(out_of_memory)?),
+        };
+        context.reset(ResetDirective::SessionOnly).map_err(refused)?;
+        context.set_parameter(CParameter::CompressionLevel(level)).map_err(refused)?;
+        context.set_parameter(CParameter::WindowLog(window_log)).map_err(refused)?;
+        context.set_parameter(CParameter::ChecksumFlag(false)).map_err(refused)?;
+        let size = size_known.then_some(input.len() as u64);
+        context.set_pledged_src_size(size).map_err(refused)?;
+        let begin = out.len();
+        out.reserve(zstd_safe::compress_bound(input.len()));
+        let mut from = InBuffer::around(input);
+        let mut pos = begin;
+        while from.pos() < input.len() {
+            let mut to = OutBuffer::around_pos(out, pos);
+            context.compress_stream(&mut to, &mut from).map_err(refused)?;
+            pos = to.pos();
+            out.reserve(1024);
+        }
+        loop {
+            let mut to = OutBuffer::around_pos(out, pos);
+            let left = context.end_stream(&mut to).map_err(refused)?;
+            pos = to.pos();
+            if left == 0 {
+                return Ok(());
+            }
+            out.reserve(left);
+        }
+    })
+}
+
+/// The window that a frame's header asks a streaming decoder to keep; none where the content is the window.
+pub fn window_bytes(frame: &[u8]) -> Option<u64> {
+    let (&descriptor, &window) = (frame.get(4)?, frame.get(5)?);
+    let single_segment = descriptor & 0x20 != 0;
+    let base = 1u64 << (10 + (window >> 3));
+    (!single_segment).then(|| base + base / 8 * u64::from(window & 7))
+}
+
+/// Decompresses one frame in pieces.
+pub struct Decoder {
+    context: DCtx<'static>,
+    done: bool,
+}
+
+impl Decoder {
+    /// At the beginning of a frame; none where there is no memory for it.
+    pub fn new() -> Option<Self> {
+        let mut context = DCtx::try_create()?;
+        context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).ok()?;
+        Some(Decoder { context, done: false })
+    }
+}
+
+impl Stream for Decoder {
+    fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step> {
+        if self.done {
+            return Ok(Step { read: 0, written: 0, done: true });
+        }
+        let mut from = InBuffer::around(input);
+        let mut to = OutBuffer::around(out);
+        let hint = self.context.decompress_stream(&mut to, &mut from).map_err(failed)?;
+        self.done = hint == 0;
+        Ok(Step { read: from.pos(), written: to.pos(), done: self.done })
+    }
+}
+
+fn failed(code: usize) -> Error {
+    broken(Codec::Zstd, zstd_safe::get_error_name(code))
+}
+
+fn refused(code: usize) -> Error {
+    Error::argument(format!("zstd compression failed: {}", zstd_safe::get_error_name(code)))
+}
+
+fn out_of_memory() -> Error {
+    Error::limit("there is no memory for zstd")
+}

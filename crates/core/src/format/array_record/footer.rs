@@ -1,0 +1,223 @@
+//! Finding and reading the footer: the list of chunks at the end of the file.
+
+use super::proto::{FooterEntry, MAGIC, Metadata, Postscript, VERSION};
+use super::settings::codec_in;
+use crate::error::{Error, Kind, Result};
+use crate::format::riegeli::block::{BLOCK, is_boundary};
+use crate::format::riegeli::chunk::{CHUNK_HEADER, HEADER_SPAN, StoredChunk, kind};
+use crate::format::riegeli::stream::{ChunkData, SimpleStream};
+use crate::format::riegeli::table::{Builder, ChunkTable, Entry};
+use crate::format::{Decoded, Description, ReadOptions};
+use crate::storage::Storage;
+
+const CUT: &str = "the file was probably cut, or its writer never closed it";
+
+/// Footers up to this size are decoded in one go; larger ones record by record.
+#[cfg(not(test))]
+const SMALL: u64 = 1 << 20;
+#[cfg(test)]
+const SMALL: u64 = 1 << 12;
+
+/// Where the footer is, as the postscript says.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Where the footer chunk begins.
+    pub footer: u64,
+    /// Where the postscript chunk begins, which is also where the footer must have ended.
+    pub postscript: u64,
+}
+
+impl Place {
+    /// Reads the postscript in the last block of the file.
+    pub fn find(storage: &dyn Storage, options: &ReadOptions) -> Result<Self> {
+        let size = storage.len();
+        let Some(at) = size.checked_sub(BLOCK) else {
+            return Err(Error::truncated("ArrayRecord postscript is missing: the file is too short")
+                .at(size)
+                .expected(format_args!("at least {BLOCK} bytes"))
+                .found(size)
+                .hint(CUT));
+        };
+        let postscript = first_postscript(storage, at, options).map_err(|e| {
+            // Every writer ends on a block boundary, so a file that does not has lost its end.
+            let cut = !size.is_multiple_of(BLOCK) || !matches!(e.kind(), Kind::Checksum);
+            damaged("postscript", e, if cut { Kind::Truncated } else { Kind::Checksum }, at)
+        })?;
+        if postscript.magic != MAGIC {
+            return Err(Error::format("ArrayRecord postscript has another magic number")
+                .at(at)
+                .expected(format_args!("{MAGIC:#x}"))
+                .found(format_args!("{:#x}", postscript.magic)));
+        }
+        let footer = postscript.footer_offset;
+        if !(HEADER_SPAN..at).contains(&footer) || !is_boundary(footer) {
+            return Err(Error::format("ArrayRecord postscript names a footer that cannot be")
+                .at(at)
+                .expected(format_args!("an offset from {HEADER_SPAN} to {at}"))
+                .found(footer));
+        }
+        Ok(Place { footer, postscript: at })
+    }
+}
+
+fn first_postscript(storage: &dyn Storage, at: u64, options: &ReadOptions) -> Result<Postscript> {
+    let chunk = StoredChunk::fetch(storage, at, storage.len(), options.checksums)?;
+    let chunk = chunk.view()?;
+    let none =
+        || Error::format("the last block holds no postscript").at(at).expected("3 records").found("none");
+    if chunk.header.records == 0 {
+        return Err(none());
+    }
+    let decoded = chunk.decode(&options.limits)?;
+    let first = decoded.row(0).ok_or_else(none)?;
+    let postscript = Postscript::read(first)?;
+    postscript.ok_or_else(|| {
+        Error::format("the last block holds records, but no postscript")
+            .at(at)
+            .expected("an offset and a magic number")
+            .found("neither")
+    })
+}
+
+/// Says which part of the file is bad, keeping what is wrong with it.
+fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
+    if matches!(error.kind(), Kind::Io(_) | Kind::External(_)) {
+        return error;
+    }
+    error.seen_as(kind, format_args!("ArrayRecord {part} is missing or damaged")).at(at).hint(CUT)
+}
+
+/// The footer's records, whole or one at a time.
+enum Records<'a> {
+    Whole(Decoded, u64),
+    Stream(Box<SimpleStream<'a>>),
+}
+
+impl Records<'_> {
+    fn next_record(&mut self) -> Result<Option<&[u8]>> {
+        match self {
+            Records::Whole(decoded, row) => {
+                *row += 1;
+                Ok(decoded.row(*row - 1))
+            }
+            Records::Stream(stream) => stream.next_record(),
+        }
+    }
+}
+
+/// The footer, open behind its metadata.
+pub struct Footer<'a> {
+    /// What the first record says.
+    pub metadata: Metadata,
+    place: Place,
+    records: Records<'a>,
+    read: u64,
+}
+
+impl<'a> Footer<'a> {
+    /// Verifies the footer chunk and reads its first record.
+    pub fn open(storage: &'a dyn Storage, place: Place, options: &ReadOptions) -> Result<Self> {
+        Self::open_chunk(storage, place, options).map_err(|e| match e.kind() {
+            Kind::Checksum => damaged("footer", e, Kind::Checksum, place.footer),
+            Kind::Truncated => damaged("footer", e, Kind::Truncated, place.footer),
+            // The bytes are what the writer wrote; a cut is not what is wrong with them.
+            Kind::Format => e.seen_as(Kind::Format, "ArrayRecord footer cannot be used").at(place.footer),
+            _ => e,
+        })
+    }
+
+    fn open_chunk(storage: &'a dyn Storage, place: Place, options: &ReadOptions) -> Result<Self> {
+        let data = ChunkData::find(storage, place.footer, place.postscript, options.checksums)?;
+        let small = data.header.data_size <= SMALL && data.header.decoded <= SMALL;
+        let stream = if data.header.kind == kind::SIMPLE && !small {
+            data.verify()?;
+            SimpleStream::open(data)?
+        } else {
+            None
+        };
+        let mut records = match stream {
+            Some(stream) => Records::Stream(Box::new(stream)),
+            None => {
+                let chunk = StoredChunk::fetch(storage, place.footer, place.postscript, options.checksums)?;
+                Records::Whole(chunk.view()?.decode(&options.limits)?, 0)
+            }
+        };
+        let metadata = records.next_record()?.map(Metadata::read).transpose()?.flatten();
+        let metadata = metadata.ok_or_else(|| {
+            Error::format("it has no metadata").expected("metadata in its first record").found("none")
+        })?;
+        let wrong = |what: &'static str, expected: u64, found: u64| {
+            Err(Error::format(what).at(place.footer).expected(expected).found(found))
+        };
+        if metadata.version != VERSION {
+            return wrong("unknown version of ArrayRecord", VERSION, metadata.version);
+        }
+        if metadata.chunks != data.header.records - 1 {
+            return wrong(
+                "the number of chunks is not the number of entries",
+                data.header.records - 1,
+                metadata.chunks,
+            );
+        }
+        // Every chunk has a header.
+        let most = place.footer / CHUNK_HEADER;
+        if metadata.chunks > most {
+            return wrong("there are more chunks than the file could hold", most, metadata.chunks);
+        }
+        Ok(Footer { metadata, place, records, read: 0 })
+    }
+
+    /// The next entry; none after the last.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>> {
+        let index = self.read;
+        self.read += 1;
+        let place = self.place;
+        let wrong = |what: String| {
+            Error::format(format!("ArrayRecord footer entry {index}: {what}")).at(place.footer)
+        };
+        let outer = format!("ArrayRecord footer entry {index}");
+        let seen = |e: Error| match e.kind() {
+            Kind::Io(_) | Kind::External(_) => e,
+            _ => e.seen_as(Kind::Format, &outer).at(place.footer),
+        };
+        let Some(record) = self.records.next_record().map_err(seen)? else { return Ok(None) };
+        let entry = FooterEntry::read(record).map_err(seen)?;
+        let offset = entry.offset.ok_or_else(|| wrong("the chunk offset is missing".to_owned()))?;
+        let records = entry.records.ok_or_else(|| wrong("the number of records is missing".to_owned()))?;
+        if !(HEADER_SPAN..place.footer).contains(&offset) {
+            return Err(wrong(format!("offset {offset} is not between {HEADER_SPAN} and {}", place.footer)));
+        }
+        Ok(Some(Entry { offset, records, decoded: entry.decoded }))
+    }
+
+    /// Reads all entries into a table.
+    pub fn into_table(mut self, options: &ReadOptions) -> Result<ChunkTable> {
+        let place = self.place;
+        let wrong = |error: Error| {
+            if matches!(error.kind(), Kind::Io(_)) {
+                return error;
+            }
+            error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(place.footer)
+        };
+        let mut builder = Builder::new(options)?.expecting(self.metadata.chunks);
+        while let Some(entry) = self.next_entry()? {
+            builder.push(entry).map_err(wrong)?;
+        }
+        let (listed, claimed) = (builder.records(), self.metadata.records);
+        if listed != claimed {
+            return Err(Error::format(
+                "ArrayRecord footer is inconsistent: chunks do not add up to the records",
+            )
+            .at(place.footer)
+            .expected(format_args!("{claimed} records"))
+            .found(listed));
+        }
+        let codec = self.metadata.options.as_deref().and_then(codec_in);
+        let description = Description {
+            codec: codec.map(|codec| codec.name().to_owned()),
+            record_bytes: None,
+            options: self.metadata.options,
+        };
+        builder.finish(place.footer, description).map_err(wrong)
+    }
+}

@@ -1,0 +1,171 @@
+//! The three protobuf messages in an ArrayRecord file.
+//!
+//! ```text
+//! RiegeliPostscript      1 footer_offset  2 magic
+//! RiegeliFooterMetadata  1 { 1 version  2 num_chunks  3 num_records  4 writer_options }
+//! ArrayRecordFooter      1 chunk_offset  2 decoded_data_size  3 num_records
+//! ```
+
+use crate::bytes::{Cursor, put_varint};
+use crate::error::{Error, Result};
+
+/// What the second field of a postscript must be.
+pub const MAGIC: u64 = 0x7193_0e70_4fda_e05e;
+/// The only version there is.
+pub const VERSION: u64 = 1;
+
+enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+    Other,
+}
+
+/// Calls `each` with every field of a message.
+fn fields<'a>(what: &'static str, message: &'a [u8], mut each: impl FnMut(u64, Field<'a>)) -> Result<()> {
+    let mut cursor = Cursor::new(what, message, 0);
+    // Offsets inside a message say nothing about the file; the caller adds the one that does.
+    let mut read = || -> Result<()> {
+        while !cursor.is_empty() {
+            let tag = cursor.varint64()?;
+            let field = match tag & 7 {
+                0 => Field::Number(cursor.varint64()?),
+                1 => cursor.take(8).map(|_| Field::Other)?,
+                2 => {
+                    let length = cursor.varint64()?;
+                    Field::Bytes(cursor.take(length)?)
+                }
+                5 => cursor.take(4).map(|_| Field::Other)?,
+                other => return Err(Error::format(format!("unexpected wire type {other}"))),
+            };
+            each(tag >> 3, field);
+        }
+        Ok(())
+    };
+    read().map_err(|e| Error::format(format!("{what} is no valid message: {}", e.what())))
+}
+
+/// Where the footer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Postscript {
+    /// Where the footer chunk begins.
+    pub footer_offset: u64,
+    /// Must be [`MAGIC`].
+    pub magic: u64,
+}
+
+impl Postscript {
+    /// None where a field is missing.
+    pub fn read(message: &[u8]) -> Result<Option<Self>> {
+        let (mut footer_offset, mut magic) = (None, None);
+        fields("postscript", message, |number, field| match (number, field) {
+            (1, Field::Number(n)) => footer_offset = Some(n),
+            (2, Field::Number(n)) => magic = Some(n),
+            _ => {}
+        })?;
+        Ok(footer_offset.zip(magic).map(|(footer_offset, magic)| Postscript { footer_offset, magic }))
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_number(&mut out, 1, self.footer_offset);
+        put_number(&mut out, 2, self.magic);
+        out
+    }
+}
+
+/// The first record of the footer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Must be [`VERSION`].
+    pub version: u64,
+    /// How many entries follow.
+    pub chunks: u64,
+    /// How many records the file has.
+    pub records: u64,
+    /// The options of the writer; old files have none.
+    pub options: Option<String>,
+}
+
+impl Metadata {
+    /// None where the message is another one.
+    pub fn read(message: &[u8]) -> Result<Option<Self>> {
+        let mut inner = None;
+        fields("footer metadata", message, |number, field| {
+            if let (1, Field::Bytes(bytes)) = (number, field) {
+                inner = Some(bytes);
+            }
+        })?;
+        let Some(inner) = inner else { return Ok(None) };
+        // Numbers that are not there are zero, as in every protobuf message.
+        let mut metadata = Metadata { version: 0, chunks: 0, records: 0, options: None };
+        fields("footer metadata", inner, |number, field| match (number, field) {
+            (1, Field::Number(n)) => metadata.version = n,
+            (2, Field::Number(n)) => metadata.chunks = n,
+            (3, Field::Number(n)) => metadata.records = n,
+            (4, Field::Bytes(bytes)) => metadata.options = Some(String::from_utf8_lossy(bytes).into_owned()),
+            _ => {}
+        })?;
+        Ok(Some(metadata))
+    }
+
+    /// As it is stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut inner = Vec::new();
+        put_number(&mut inner, 1, self.version);
+        put_number(&mut inner, 2, self.chunks);
+        put_number(&mut inner, 3, self.records);
+        if let Some(options) = &self.options {
+            put_bytes(&mut inner, 4, options.as_bytes());
+        }
+        let mut out = Vec::new();
+        put_bytes(&mut out, 1, &inner);
+        out
+    }
+}
+
+/// What the footer says about one chunk. Which fields must be there is for the reader to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FooterEntry {
+    /// Where the chunk begins.
+    pub offset: Option<u64>,
+    /// Size of its records.
+    pub decoded: Option<u64>,
+    /// How many records it holds.
+    pub records: Option<u64>,
+}
+
+impl FooterEntry {
+    /// Reads an entry.
+    pub fn read(message: &[u8]) -> Result<Self> {
+        let mut entry = FooterEntry { offset: None, decoded: None, records: None };
+        fields("footer entry", message, |number, field| match (number, field) {
+            (1, Field::Number(n)) => entry.offset = Some(n),
+            (2, Field::Number(n)) => entry.decoded = Some(n),
+            (3, Field::Number(n)) => entry.records = Some(n),
+            _ => {}
+        })?;
+        Ok(entry)
+    }
+
+    /// Appends the entry as it is stored.
+    pub fn put(self, out: &mut Vec<u8>) {
+        let values = [self.offset, self.decoded, self.records];
+        for (number, value) in (1..).zip(values) {
+            if let Some(value) = value {
+                put_number(out, number, value);
+            }
+        }
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, field: u64, value: u64) {
+    put_varint(out, field << 3);
+    put_varint(out, value);
+}
+
+fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    put_varint(out, field << 3 | 2);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

@@ -1,0 +1,154 @@
+//! Files written and read, golden files, and files that lie.
+
+mod crafted;
+mod damage;
+mod golden;
+mod written;
+
+use super::ArrayRecord;
+use crate::error::{Error, Result};
+use crate::format::options::WriteOptions;
+use crate::format::{Decoded, Format, ReadOptions, Span, Table};
+use crate::storage::memory::Memory;
+use crate::storage::output::Stream;
+
+fn options(codec: &str, group_size: i128) -> WriteOptions {
+    WriteOptions::default().with_text("codec", codec).with_int("group_size", group_size)
+}
+
+fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
+    let mut encoder = ArrayRecord.encoder(options).unwrap();
+    let mut out = Stream::new(Vec::new());
+    encoder.start(&mut out).unwrap();
+    let job = encoder.job();
+    let mut groups = Vec::new();
+    for record in records {
+        groups.extend(encoder.push(record).unwrap());
+    }
+    groups.extend(encoder.flush());
+    for group in groups {
+        encoder.place(job(group).unwrap(), &mut out).unwrap();
+    }
+    encoder.finish(&mut out).unwrap();
+    out.into_inner()
+}
+
+fn open(format: &dyn Format, file: &[u8], options: &ReadOptions) -> Result<Box<dyn Table>> {
+    format.open(&Memory::new("test", file), options)
+}
+
+/// Every record, in the way that the table offers for it.
+fn read_table(table: &dyn Table, file: &[u8]) -> Vec<Result<Vec<u8>>> {
+    let mut kept: Option<(u64, Decoded)> = None;
+    let mut read = |record| {
+        let (chunk, row) = table.locate(record)?;
+        let stored = &file[chunk.stored.start as usize..chunk.stored.end as usize];
+        if let (1, Some(size)) = (chunk.records, table.size(record)?) {
+            let mut out = vec![0xaa; size as usize];
+            table.decode_into(&chunk, stored, &mut out)?;
+            assert_eq!(table.decode(&chunk, stored)?.row(0), Some(&out[..]));
+            return Ok(out);
+        }
+        let decoded = match kept.take() {
+            Some((index, decoded)) if index == chunk.index => decoded,
+            _ => table.decode(&chunk, stored)?,
+        };
+        assert_eq!(decoded.rows() as u64, chunk.records);
+        let found = decoded.row(row).unwrap().to_vec();
+        kept = Some((chunk.index, decoded));
+        Ok(found)
+    };
+    (0..table.records()).map(&mut read).collect()
+}
+
+fn read(format: &dyn Format, file: &[u8], options: &ReadOptions) -> Result<Vec<Vec<u8>>> {
+    let table = open(format, file, options)?;
+    read_table(&*table, file).into_iter().collect()
+}
+
+/// What a walk found: records, and what was wrong.
+struct Walked {
+    records: u64,
+    unused: u64,
+    damage: Vec<(std::ops::Range<u64>, Error)>,
+}
+
+fn walk(format: &dyn Format, file: &[u8]) -> Walked {
+    let mut walked = Walked { records: 0, unused: 0, damage: Vec::new() };
+    let mut at = 0;
+    let visit = &mut |span: Span| {
+        assert_eq!(span.range().start, at, "spans tile the file");
+        at = span.range().end;
+        match span {
+            Span::Meta(_) => {}
+            Span::Records { records, .. } => walked.records += records,
+            Span::Unused(range) => walked.unused += range.end - range.start,
+            Span::Damage(range, error) => walked.damage.push((range, error)),
+        }
+        Ok(())
+    };
+    format.walk(&Memory::new("test", file), &ReadOptions::default(), visit).unwrap();
+    assert_eq!(at, file.len() as u64, "spans tile the file");
+    walked
+}
+
+fn counter(n: usize) -> Vec<Vec<u8>> {
+    (0..n).map(|i| format!("record-{i:06}").into_bytes()).collect()
+}
+
+/// Canonical messages with all kinds of field, and now and then something that is no message.
+fn messages(n: u64) -> Vec<Vec<u8>> {
+    let mut state = 7u64;
+    let mut below = |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let mut message = |depth| {
+        let mut layers: Vec<Vec<u8>> = vec![Vec::new()];
+        for _ in 0..below(20) + depth {
+            let out = layers.last_mut().unwrap();
+            let field = [1, 2, 3, 15, 16, 300][below(6) as usize];
+            let put = crate::bytes::put_varint;
+            match below(7) {
+                0 => {
+                    put(out, field << 3);
+                    put(out, below(4));
+                }
+                1 => {
+                    put(out, field << 3);
+                    put(out, below(u64::MAX) >> below(40));
+                }
+                2 => {
+                    put(out, field << 3 | 5);
+                    out.extend_from_slice(b"1234");
+                }
+                3 => {
+                    put(out, field << 3 | 1);
+                    out.extend_from_slice(b"12345678");
+                }
+                4 => {
+                    put(out, field << 3 | 2);
+                    let text = "text that is no message ".repeat(below(3) as usize);
+                    put(out, text.len() as u64);
+                    out.extend_from_slice(text.as_bytes());
+                }
+                5 => layers.push(Vec::new()),
+                _ => {
+                    put(out, field << 3 | 3);
+                    put(out, field << 3 | 4);
+                }
+            }
+        }
+        while let (Some(inner), true) = (layers.pop(), !layers.is_empty()) {
+            let out = layers.last_mut().unwrap();
+            out.push(0x22);
+            crate::bytes::put_varint(out, inner.len() as u64);
+            out.extend_from_slice(&inner);
+            if layers.len() == 1 {
+                return layers.remove(0);
+            }
+        }
+        vec![0xff; depth as usize]
+    };
+    (0..n).map(|i| message(i % 5)).collect()
+}

@@ -1,0 +1,333 @@
+//! Chunks: a header, the data, and zeros up to one byte a record, with block headers in between.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | hash of the 32 bytes that follow |
+//! | 8 | 8 | size of the data |
+//! | 16 | 8 | hash of the data |
+//! | 24 | 1 | kind |
+//! | 25 | 7 | number of records |
+//! | 32 | 8 | size of the records, decoded |
+
+use super::block::{self, BLOCK, BLOCK_HEADER, BlockHeader};
+use super::{simple, transpose_decode};
+use crate::bytes;
+use crate::error::{Error, Result};
+use crate::format::Decoded;
+use crate::hash::highway;
+use crate::limits::Limits;
+use crate::storage::{Storage, read_vec};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Size of a chunk header.
+pub const CHUNK_HEADER: u64 = 40;
+/// Bytes that surely hold a chunk header, with a block header in it.
+pub const HEADER_SPAN: u64 = CHUNK_HEADER + BLOCK_HEADER;
+
+/// Kinds of chunk.
+pub mod kind {
+    /// The first chunk of a file.
+    pub const SIGNATURE: u8 = b's';
+    /// What the file says about itself; holds no records.
+    pub const METADATA: u8 = b'm';
+    /// Zeros.
+    pub const PADDING: u8 = b'p';
+    /// Records one after the other.
+    pub const SIMPLE: u8 = b'r';
+    /// Records taken apart by field.
+    pub const TRANSPOSED: u8 = b't';
+}
+
+/// The header of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Size of the data, without block headers and without padding.
+    pub data_size: u64,
+    /// Hash of the data.
+    pub data_hash: u64,
+    /// See [`kind`].
+    pub kind: u8,
+    /// How many records the data holds.
+    pub records: u64,
+    /// Size of the records, decoded.
+    pub decoded: u64,
+}
+
+impl Header {
+    /// As it is stored.
+    pub fn to_bytes(self) -> [u8; CHUNK_HEADER as usize] {
+        let mut bytes = [0; CHUNK_HEADER as usize];
+        bytes[8..16].copy_from_slice(&self.data_size.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.data_hash.to_le_bytes());
+        bytes[24..32].copy_from_slice(&(u64::from(self.kind) | self.records << 8).to_le_bytes());
+        bytes[32..].copy_from_slice(&self.decoded.to_le_bytes());
+        let hash = highway::hash(&bytes[8..]);
+        bytes[..8].copy_from_slice(&hash.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the header of the chunk that begins at `begin`, where the file holds `stored`.
+    pub fn read(begin: u64, stored: &[u8], checksums: bool) -> Result<Self> {
+        if !block::is_boundary(begin) {
+            return Err(Error::format("no chunk can begin here")
+                .at(begin)
+                .expected("an offset that is not behind or inside a block header")
+                .found(begin));
+        }
+        let mut bytes = [0; CHUNK_HEADER as usize];
+        let mut filled = 0;
+        for piece in Pieces::new(begin, stored, 0..CHUNK_HEADER) {
+            bytes[filled..filled + piece.len()].copy_from_slice(piece);
+            filled += piece.len();
+        }
+        if filled < bytes.len() {
+            return Err(Error::truncated("chunk header is cut")
+                .at(begin)
+                .expected(format_args!("{CHUNK_HEADER} bytes"))
+                .found(filled));
+        }
+        if checksums {
+            let (expected, found) = (bytes::u64_le(&bytes, 0), highway::hash(&bytes[8..]));
+            if expected != found {
+                return Err(mismatch("chunk header hash mismatch", begin, expected, found));
+            }
+        }
+        let kind_and_records = bytes::u64_le(&bytes, 24);
+        Ok(Header {
+            data_size: bytes::u64_le(&bytes, 8),
+            data_hash: bytes::u64_le(&bytes, 16),
+            kind: kind_and_records as u8,
+            records: kind_and_records >> 8,
+            decoded: bytes::u64_le(&bytes, 32),
+        })
+    }
+
+    /// Where the chunk ends if it begins at `begin`. A chunk is at least one byte a record long, so an end
+    /// inside the file also bounds the number of records.
+    pub fn end(&self, begin: u64) -> Result<u64> {
+        let data = self.data_size.checked_add(CHUNK_HEADER).and_then(|n| block::end_of(begin, n));
+        let records = begin.checked_add(self.records).and_then(block::next_boundary);
+        match (data, records) {
+            (Some(data), Some(records)) => Ok(data.max(records)),
+            _ => Err(Error::format("chunk has an impossible size").at(begin).found(self.data_size)),
+        }
+    }
+}
+
+fn mismatch(what: &'static str, at: u64, expected: u64, found: u64) -> Error {
+    let error = Error::checksum(what).at(at);
+    error.expected(format_args!("{expected:016x}")).found(format_args!("{found:016x}"))
+}
+
+/// The parts of a chunk's header and data between block headers. Ends early where `stored` does.
+struct Pieces<'a> {
+    stored: &'a [u8],
+    at: u64,
+    skipped: u64,
+    left: u64,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(begin: u64, stored: &'a [u8], range: Range<u64>) -> Self {
+        let at = block::place_of(begin, range.start).unwrap_or(u64::MAX);
+        Pieces { stored, at, skipped: begin, left: range.end.saturating_sub(range.start) }
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.left == 0 {
+            return None;
+        }
+        if self.at.is_multiple_of(BLOCK) {
+            self.at += BLOCK_HEADER;
+        }
+        let rest = self.stored.get(usize::try_from(self.at - self.skipped).ok()?..)?;
+        let wanted = self.left.min(block::left_in_block(self.at));
+        let piece = &rest[..rest.len().min(wanted as usize)];
+        self.at += wanted;
+        self.left -= wanted;
+        if (piece.len() as u64) < wanted {
+            self.left = 0;
+        }
+        Some(piece)
+    }
+}
+
+/// A whole chunk in memory.
+pub struct ChunkView<'a> {
+    /// Its header.
+    pub header: Header,
+    /// Where it lies in the file.
+    pub range: Range<u64>,
+    stored: &'a [u8],
+    checksums: bool,
+}
+
+impl<'a> ChunkView<'a> {
+    /// The chunk that begins at `begin`, where the file holds `stored`, which may be longer than the chunk.
+    pub fn read(begin: u64, stored: &'a [u8], checksums: bool) -> Result<Self> {
+        let header = Header::read(begin, stored, checksums)?;
+        let end = header.end(begin)?;
+        if end - begin > stored.len() as u64 {
+            return Err(Error::truncated("chunk is cut")
+                .at(begin)
+                .expected(format_args!("{} bytes", end - begin))
+                .found(stored.len()));
+        }
+        Ok(ChunkView { header, range: begin..end, stored: &stored[..(end - begin) as usize], checksums })
+    }
+
+    fn pieces(&self, data: Range<u64>) -> Pieces<'a> {
+        let range = data.start + CHUNK_HEADER..data.end + CHUNK_HEADER;
+        Pieces::new(self.range.start, self.stored, range)
+    }
+
+    /// Where the data ends and the padding begins.
+    fn data_end(&self) -> u64 {
+        let end = block::end_of(self.range.start, CHUNK_HEADER + self.header.data_size);
+        end.map_or(self.range.end, |end| end.min(self.range.end))
+    }
+
+    /// Checks the block headers in `range`.
+    fn check_blocks(&self, range: Range<u64>) -> Result<()> {
+        let first = range.start + block::left_in_block(range.start);
+        for at in (first..range.end).step_by(BLOCK as usize) {
+            let stored = &self.stored[(at - self.range.start) as usize..];
+            let stored =
+                stored.first_chunk().ok_or_else(|| Error::truncated("block header is cut").at(at))?;
+            BlockHeader::read(stored, at, self.checksums)?.check(at, self.range.start, self.range.end)?;
+        }
+        Ok(())
+    }
+
+    /// Checks the block headers up to the end of the data, and the data's hash.
+    pub fn verify(&self) -> Result<()> {
+        self.check_blocks(self.range.start..self.data_end())?;
+        if !self.checksums {
+            return Ok(());
+        }
+        let mut hasher = highway::Hasher::new();
+        self.pieces(0..self.header.data_size).for_each(|piece| hasher.update(piece));
+        let (expected, found) = (self.header.data_hash, hasher.finish());
+        if expected == found {
+            return Ok(());
+        }
+        let error = mismatch("chunk data hash mismatch", self.range.start, expected, found);
+        Err(error.hint("other chunks are readable"))
+    }
+
+    /// Checks what [`verify`](Self::verify) leaves out because no reader needs it: the padding.
+    pub fn verify_padding(&self) -> Result<()> {
+        let begin = self.data_end();
+        self.check_blocks(begin..self.range.end)?;
+        let mut at = begin;
+        while at < self.range.end {
+            if at.is_multiple_of(BLOCK) {
+                at += BLOCK_HEADER;
+            }
+            let until = self.range.end.min(at + block::left_in_block(at));
+            let zeros = &self.stored[(at - self.range.start) as usize..(until - self.range.start) as usize];
+            if let Some(bad) = zeros.iter().position(|&byte| byte != 0) {
+                return Err(Error::format("chunk padding is not zero").at(at + bad as u64));
+            }
+            at = until;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the data, borrowed where no block header interrupts them.
+    pub fn slice(&self, data: Range<u64>) -> Cow<'a, [u8]> {
+        let mut pieces = self.pieces(data.clone());
+        let first = pieces.next().unwrap_or(&[]);
+        if pieces.left == 0 {
+            return Cow::Borrowed(first);
+        }
+        let mut whole = Vec::with_capacity((data.end - data.start) as usize);
+        whole.extend_from_slice(first);
+        pieces.for_each(|piece| whole.extend_from_slice(piece));
+        Cow::Owned(whole)
+    }
+
+    /// Copies bytes of the data into `out`, which is as long as they are.
+    pub fn copy(&self, data: Range<u64>, mut out: &mut [u8]) {
+        for piece in self.pieces(data) {
+            let (now, later) = out.split_at_mut(piece.len().min(out.len()));
+            now.copy_from_slice(&piece[..now.len()]);
+            out = later;
+        }
+    }
+
+    /// The records, verified and unpacked.
+    pub fn decode(&self, limits: &Limits) -> Result<Decoded> {
+        self.verify()?;
+        let at = self.range.start;
+        match self.header.kind {
+            kind::SIMPLE => simple::decode(self, limits).map_err(|e| e.at(at)),
+            kind::TRANSPOSED => {
+                let data = self.slice(0..self.header.data_size);
+                transpose_decode::decode(&data, at, self.header.records, self.header.decoded, limits)
+                    .map_err(|e| e.at(at))
+            }
+            other => Err(unknown(other, at)),
+        }
+    }
+
+    /// The only record, verified and unpacked into `out`, which has the record's size.
+    pub fn decode_one(&self, out: &mut [u8], limits: &Limits) -> Result<()> {
+        if self.header.kind == kind::SIMPLE {
+            self.verify()?;
+            return simple::decode_one(self, out, limits).map_err(|e| e.at(self.range.start));
+        }
+        let decoded = self.decode(limits)?;
+        match decoded.row(0) {
+            Some(record) if record.len() == out.len() => out.copy_from_slice(record),
+            _ => return Err(Error::format("chunk does not hold the record").at(self.range.start)),
+        }
+        Ok(())
+    }
+}
+
+/// The error for a chunk that holds records in a way that nobody knows.
+pub fn unknown(kind: u8, at: u64) -> Error {
+    Error::format(format!("unknown chunk type {kind:#04x} with records"))
+        .at(at)
+        .hint("a newer writer made this file")
+}
+
+/// A chunk read from a storage, with the memory it takes.
+pub struct StoredChunk {
+    begin: u64,
+    stored: Vec<u8>,
+    checksums: bool,
+}
+
+impl StoredChunk {
+    /// Reads the chunk that begins at `begin` and must end by `limit`.
+    pub fn fetch(storage: &dyn Storage, begin: u64, limit: u64, checksums: bool) -> Result<Self> {
+        let header = fetch_header(storage, begin, limit, checksums)?;
+        let end = header.end(begin)?;
+        bytes::range("chunk", begin, end - begin, limit)?;
+        Ok(StoredChunk { begin, stored: read_vec(storage, "chunk", begin, end - begin)?, checksums })
+    }
+
+    /// The chunk.
+    pub fn view(&self) -> Result<ChunkView<'_>> {
+        ChunkView::read(self.begin, &self.stored, self.checksums)
+    }
+}
+
+/// Reads the header of the chunk that begins at `begin`, from bytes before `limit`.
+pub fn fetch_header(storage: &dyn Storage, begin: u64, limit: u64, checksums: bool) -> Result<Header> {
+    let limit = limit.min(storage.len());
+    if begin >= limit {
+        return Err(Error::truncated("there is no chunk").at(begin));
+    }
+    let mut stored = [0; HEADER_SPAN as usize];
+    let stored = &mut stored[..HEADER_SPAN.min(limit - begin) as usize];
+    storage.read_at(begin, stored)?;
+    Header::read(begin, stored, checksums)
+}

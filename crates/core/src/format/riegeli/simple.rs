@@ -1,0 +1,268 @@
+//! Simple chunks: the sizes of all records, then the records one after the other.
+//!
+//! ```text
+//! compression type (1)  length of sizes (varint)  sizes  values
+//! ```
+//!
+//! Sizes and values are compressed each for itself, and then begin with their decompressed size.
+
+use super::chunk::{ChunkView, Header};
+use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
+use crate::codec::{Codec, Compression};
+use crate::error::{Error, Result};
+use crate::format::{Decoded, Encoded, Group};
+use crate::hash::highway;
+use crate::limits::Limits;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The codec that a compression type stands for.
+pub fn codec_of(byte: u8) -> Result<Codec> {
+    match byte {
+        0 => Ok(Codec::None),
+        b'b' => Ok(Codec::Brotli),
+        b'z' => Ok(Codec::Zstd),
+        b's' => Ok(Codec::Snappy),
+        other => Err(Error::format(format!("unknown compression type {other:#04x}"))),
+    }
+}
+
+/// The compression type that stands for a codec.
+pub fn byte_of(codec: Codec) -> u8 {
+    match codec {
+        Codec::None => 0,
+        Codec::Brotli => b'b',
+        Codec::Zstd => b'z',
+        Codec::Snappy => b's',
+    }
+}
+
+/// Where the parts of a simple chunk lie in its data.
+pub struct Parts {
+    /// How both parts are compressed.
+    pub codec: Codec,
+    /// The sizes.
+    pub sizes: Range<u64>,
+    /// The values.
+    pub values: Range<u64>,
+}
+
+impl Parts {
+    /// The most bytes that [`read`](Self::read) needs to see.
+    pub const PREFIX: u64 = 1 + MAX_VARINT64 as u64;
+
+    /// Reads the prefix of the data of a chunk.
+    pub fn read(prefix: &[u8], header: &Header, at: u64) -> Result<Self> {
+        let mut cursor = Cursor::new("simple chunk", prefix, at);
+        let codec = codec_of(cursor.u8()?)?;
+        let length = cursor.varint64()?;
+        let begin = cursor.position() as u64;
+        let sizes = bytes::range("sizes of records", begin, length, header.data_size)
+            .map_err(|_| Error::format("sizes of records reach past the chunk").at(at).found(length))?;
+        Ok(Parts { codec, values: sizes.end..header.data_size, sizes })
+    }
+}
+
+/// The declared size of a blob, and its payload.
+pub fn declared(codec: Codec, blob: &[u8], at: u64) -> Result<(u64, &[u8])> {
+    if codec == Codec::None {
+        return Ok((blob.len() as u64, blob));
+    }
+    let mut cursor = Cursor::new("compressed data", blob, at);
+    Ok((cursor.varint64()?, cursor.rest()))
+}
+
+/// A blob, decompressed. A declared size over `most` is an error.
+pub fn unpack(codec: Codec, blob: Cow<'_, [u8]>, most: u64, at: u64) -> Result<Cow<'_, [u8]>> {
+    if codec == Codec::None {
+        return Ok(blob);
+    }
+    let (size, payload) = declared(codec, &blob, at)?;
+    if size > most {
+        return Err(Error::limit("compressed data declares too many bytes")
+            .at(at)
+            .expected(most)
+            .found(size));
+    }
+    let mut out = vec![0; bytes::in_memory("compressed data", size)?];
+    codec.decompress(payload, &mut out)?;
+    Ok(Cow::Owned(out))
+}
+
+fn parts(chunk: &ChunkView<'_>) -> Result<Parts> {
+    let prefix = chunk.slice(0..chunk.header.data_size.min(Parts::PREFIX));
+    Parts::read(&prefix, &chunk.header, chunk.range.start)
+}
+
+fn sizes<'a>(chunk: &ChunkView<'a>, parts: &Parts) -> Result<Cow<'a, [u8]>> {
+    let most = chunk.header.records.saturating_mul(MAX_VARINT64 as u64);
+    unpack(parts.codec, chunk.slice(parts.sizes.clone()), most, chunk.range.start)
+}
+
+/// Fills `out`, whose size is the declared one, with the values.
+fn values(chunk: &ChunkView<'_>, parts: &Parts, out: &mut [u8]) -> Result<()> {
+    if parts.codec == Codec::None {
+        chunk.copy(parts.values.clone(), out);
+        return Ok(());
+    }
+    let blob = chunk.slice(parts.values.clone());
+    let (size, payload) = declared(parts.codec, &blob, chunk.range.start)?;
+    if size != out.len() as u64 {
+        return Err(values_wrong(chunk, size));
+    }
+    parts.codec.decompress(payload, out)
+}
+
+fn values_wrong(chunk: &ChunkView<'_>, found: u64) -> Error {
+    Error::format("record bytes have another size than the chunk declares")
+        .at(chunk.range.start)
+        .expected(chunk.header.decoded)
+        .found(found)
+}
+
+/// Checks the decoded size before anything is allocated by it: stored bytes bound themselves, decompressed
+/// ones are bounded by the limit.
+fn check_decoded(chunk: &ChunkView<'_>, parts: &Parts, limits: &Limits) -> Result<()> {
+    let decoded = chunk.header.decoded;
+    if parts.codec == Codec::None {
+        let stored = parts.values.end - parts.values.start;
+        return if stored == decoded { Ok(()) } else { Err(values_wrong(chunk, stored)) };
+    }
+    over_limit(decoded, limits, chunk.range.start)
+}
+
+/// The error for a chunk that would decompress to more than the limit.
+pub fn over_limit(decoded: u64, limits: &Limits, at: u64) -> Result<()> {
+    if decoded <= limits.decoded_chunk_bytes {
+        return Ok(());
+    }
+    Err(Error::limit("chunk declares more decoded bytes than the limit")
+        .at(at)
+        .expected(format_args!("at most {}", limits.decoded_chunk_bytes))
+        .found(decoded)
+        .hint("raise the limit on decoded chunk bytes if the file is trusted"))
+}
+
+/// Decodes a chunk whose hash was verified.
+pub fn decode(chunk: &ChunkView<'_>, limits: &Limits) -> Result<Decoded> {
+    let parts = parts(chunk)?;
+    check_decoded(chunk, &parts, limits)?;
+    let sizes = sizes(chunk, &parts)?;
+    let ends = ends(&sizes, &chunk.header, chunk.range.start)?;
+    let bytes = if parts.codec == Codec::None {
+        chunk.slice(parts.values).into_owned()
+    } else {
+        let mut bytes = vec![0; bytes::in_memory("chunk", chunk.header.decoded)?];
+        values(chunk, &parts, &mut bytes)?;
+        bytes
+    };
+    Decoded::new(bytes, ends)
+}
+
+/// Decodes a chunk of one record, whose hash was verified, into a buffer of the record's size.
+pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], limits: &Limits) -> Result<()> {
+    let header = &chunk.header;
+    if header.records != 1 || header.decoded != out.len() as u64 {
+        return Err(Error::format("chunk does not hold the one record that the table says")
+            .at(chunk.range.start)
+            .expected(format_args!("1 record of {} bytes", out.len()))
+            .found(format_args!("{} of {}", header.records, header.decoded)));
+    }
+    let parts = parts(chunk)?;
+    check_decoded(chunk, &parts, limits)?;
+    let sizes = sizes(chunk, &parts)?;
+    let mut cursor = Cursor::new("record size", &sizes, chunk.range.start);
+    let size = cursor.varint64()?;
+    if size != header.decoded || !cursor.is_empty() {
+        return Err(sizes_wrong(header, size, chunk.range.start));
+    }
+    values(chunk, &parts, out)
+}
+
+fn sizes_wrong(header: &Header, found: u64, at: u64) -> Error {
+    Error::format("record sizes do not add up to the chunk's").at(at).expected(header.decoded).found(found)
+}
+
+/// Where each record ends. `records` is at most the chunk's length in the file.
+fn ends(sizes: &[u8], header: &Header, at: u64) -> Result<Vec<usize>> {
+    let mut cursor = Cursor::new("record sizes", sizes, at);
+    // Every size takes a byte at least, so this is no more than there can be.
+    let mut ends = Vec::with_capacity(header.records.min(sizes.len() as u64) as usize);
+    let mut end = 0u64;
+    for _ in 0..header.records {
+        let size = cursor.varint64()?;
+        end = match end.checked_add(size) {
+            Some(end) if end <= header.decoded => end,
+            _ => return Err(sizes_wrong(header, end.saturating_add(size), at)),
+        };
+        ends.push(bytes::in_memory("records", end)?);
+    }
+    if end != header.decoded {
+        return Err(sizes_wrong(header, end, at));
+    }
+    if !cursor.is_empty() {
+        return Err(cursor.error("bytes follow the last size"));
+    }
+    Ok(ends)
+}
+
+/// Appends `bytes` as a blob: the size in front unless they are stored as they are.
+pub fn pack(compression: &Compression, bytes: &[u8], size_known: bool, out: &mut Vec<u8>) -> Result<()> {
+    if compression.codec != Codec::None {
+        put_varint(out, bytes.len() as u64);
+    }
+    compression.compress(bytes, size_known, out)
+}
+
+/// What the original puts in front of its compressor; input that fits into it has a known size.
+const BUFFER: usize = 4096;
+
+/// Encodes a group.
+pub fn encode(group: Group, compression: &Compression) -> Result<Encoded> {
+    let records = group.ends.len() as u64;
+    let mut sizes = Vec::with_capacity(group.ends.len());
+    let mut fills_buffer = false;
+    let mut begin = 0;
+    for &end in &group.ends {
+        put_varint(&mut sizes, (end - begin) as u64);
+        fills_buffer |= end - begin == BUFFER;
+        begin = end;
+    }
+    let size_known = group.bytes.len() < BUFFER || (group.bytes.len() == BUFFER && !fills_buffer);
+    drop(group.ends);
+    encode_parts(sizes, group.bytes, records, size_known, compression)
+}
+
+/// Encodes records whose sizes are already varints.
+pub fn encode_parts(
+    sizes: Vec<u8>,
+    values: Vec<u8>,
+    records: u64,
+    size_known: bool,
+    compression: &Compression,
+) -> Result<Encoded> {
+    let decoded_bytes = values.len() as u64;
+    let mut blob = Vec::new();
+    pack(compression, &sizes, last_varint(&sizes) <= BUFFER - MAX_VARINT64, &mut blob)?;
+    drop(sizes);
+    let mut head = vec![byte_of(compression.codec)];
+    put_varint(&mut head, blob.len() as u64);
+    head.append(&mut blob);
+    let body = if compression.codec == Codec::None {
+        values
+    } else {
+        let mut body = Vec::new();
+        pack(compression, &values, size_known, &mut body)?;
+        body
+    };
+    let mut hasher = highway::Hasher::new();
+    hasher.update(&head);
+    hasher.update(&body);
+    Ok(Encoded { head, body, hash: hasher.finish(), records, decoded_bytes, ends: Vec::new() })
+}
+
+/// Where the last varint begins.
+fn last_varint(varints: &[u8]) -> usize {
+    let body = varints.len().saturating_sub(1);
+    varints[..body].iter().rposition(|&byte| byte < 0x80).map_or(0, |at| at + 1)
+}

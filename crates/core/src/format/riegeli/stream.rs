@@ -1,0 +1,254 @@
+//! Reading a simple chunk record by record, in bounded memory however large the chunk is.
+//!
+//! Sizes and values are two compressed streams behind each other in the file; they are read side by side,
+//! each with its own decompressor. The hash of the data is verified before, in a pass of its own.
+
+use super::block::{self, BLOCK, BLOCK_HEADER, BlockHeader};
+use super::chunk::{CHUNK_HEADER, Header, fetch_header};
+use super::simple::Parts;
+use crate::bytes::{self, Cursor, MAX_VARINT64};
+use crate::codec::{self, Codec, Stream};
+use crate::error::{Error, Result};
+use crate::hash::highway;
+use crate::storage::Storage;
+use std::ops::Range;
+
+/// Bytes that are read or decompressed at a time.
+const PIECE: usize = 1 << 16;
+/// A zstd window that is no matter; a larger one must be smaller than what it is for.
+const SMALL_WINDOW: u64 = 8 << 20;
+/// The longest record that is read this way.
+const MAX_RECORD: u64 = 1 << 20;
+
+/// The data of a chunk that stays in its storage.
+#[derive(Clone, Copy)]
+pub struct ChunkData<'a> {
+    storage: &'a dyn Storage,
+    /// The chunk's header.
+    pub header: Header,
+    begin: u64,
+    end: u64,
+    checksums: bool,
+}
+
+impl<'a> ChunkData<'a> {
+    /// The chunk that begins at `begin` and must end by `limit`.
+    pub fn find(storage: &'a dyn Storage, begin: u64, limit: u64, checksums: bool) -> Result<Self> {
+        let header = fetch_header(storage, begin, limit, checksums)?;
+        let end = header.end(begin)?;
+        bytes::range("chunk", begin, end - begin, limit.min(storage.len()))?;
+        Ok(ChunkData { storage, header, begin, end, checksums })
+    }
+
+    /// Checks block headers and the data's hash.
+    pub fn verify(&self) -> Result<()> {
+        let data_end = block::end_of(self.begin, CHUNK_HEADER + self.header.data_size).unwrap_or(self.end);
+        let first = self.begin + block::left_in_block(self.begin);
+        for at in (first..data_end).step_by(BLOCK as usize) {
+            let mut stored = [0; BLOCK_HEADER as usize];
+            self.storage.read_at(at, &mut stored)?;
+            BlockHeader::read(&stored, at, self.checksums)?.check(at, self.begin, self.end)?;
+        }
+        if !self.checksums {
+            return Ok(());
+        }
+        let mut hasher = highway::Hasher::new();
+        let mut piece = vec![0; PIECE];
+        let mut range = 0..self.header.data_size;
+        while !range.is_empty() {
+            let n = self.read(&mut range, &mut piece)?;
+            hasher.update(&piece[..n]);
+        }
+        let (expected, found) = (self.header.data_hash, hasher.finish());
+        if expected == found {
+            return Ok(());
+        }
+        Err(Error::checksum("chunk data hash mismatch")
+            .at(self.begin)
+            .expected(format_args!("{expected:016x}"))
+            .found(format_args!("{found:016x}")))
+    }
+
+    /// Reads from the front of `range` of the data, up to a block header at most; shortens the range.
+    fn read(&self, range: &mut Range<u64>, out: &mut [u8]) -> Result<usize> {
+        let at = block::place_of(self.begin, CHUNK_HEADER + range.start)
+            .ok_or_else(|| Error::format("chunk has an impossible size").at(self.begin))?;
+        let n = (range.end - range.start).min(block::left_in_block(at)).min(out.len() as u64);
+        self.storage.read_at(at, &mut out[..n as usize])?;
+        range.start += n;
+        Ok(n as usize)
+    }
+
+    fn read_whole(&self, mut range: Range<u64>) -> Result<Vec<u8>> {
+        let mut out = vec![0; (range.end - range.start) as usize];
+        let mut filled = 0;
+        while !range.is_empty() {
+            filled += self.read(&mut range, &mut out[filled..])?;
+        }
+        Ok(out)
+    }
+}
+
+/// One of the two streams of a chunk.
+struct Blob<'a> {
+    data: ChunkData<'a>,
+    /// What is not yet read from the storage.
+    stored: Range<u64>,
+    stream: Box<dyn Stream>,
+    done: bool,
+    input: Vec<u8>,
+    read: usize,
+    output: Vec<u8>,
+    /// The part of `output` that is not yet taken.
+    ready: Range<usize>,
+}
+
+impl<'a> Blob<'a> {
+    /// None where the stream cannot be read in pieces, or not in less memory than at once.
+    fn open(
+        data: ChunkData<'a>,
+        codec: Codec,
+        mut stored: Range<u64>,
+        declared: Option<u64>,
+    ) -> Result<Option<Self>> {
+        if codec != Codec::None {
+            let front = stored.start..stored.end.min(stored.start + 32);
+            let front = data.read_whole(front)?;
+            let mut cursor = Cursor::new("compressed data", &front, data.begin);
+            let size = cursor.varint64()?;
+            if declared.is_some_and(|declared| declared != size) {
+                return Err(Error::format("record bytes have another size than the chunk declares")
+                    .at(data.begin)
+                    .found(size));
+            }
+            stored.start += cursor.position() as u64;
+            let window = codec::zstd::window_bytes(cursor.rest()).unwrap_or(size);
+            if codec == Codec::Zstd && window > size.max(SMALL_WINDOW) {
+                return Ok(None);
+            }
+        }
+        let Some(stream) = codec::stream(codec) else { return Ok(None) };
+        Ok(Some(Blob {
+            data,
+            stored,
+            stream,
+            // Bytes that are stored as they are have no end of their own.
+            done: codec == Codec::None,
+            input: Vec::new(),
+            read: 0,
+            output: vec![0; PIECE],
+            ready: 0..0,
+        }))
+    }
+
+    /// Makes more output ready; false at the end of the stream.
+    fn fill(&mut self) -> Result<bool> {
+        loop {
+            if self.read == self.input.len() && !self.stored.is_empty() {
+                self.input.resize(PIECE, 0);
+                let n = self.data.read(&mut self.stored, &mut self.input)?;
+                self.input.truncate(n);
+                self.read = 0;
+            }
+            let no_input = self.read == self.input.len();
+            let step = self.stream.step(&self.input[self.read..], &mut self.output)?;
+            self.read += step.read;
+            self.done |= step.done;
+            self.ready = 0..step.written;
+            if step.written > 0 {
+                return Ok(true);
+            }
+            if step.done || no_input {
+                return Ok(false);
+            }
+            if step.read == 0 {
+                return Err(Error::format("compressed data leads nowhere").at(self.data.begin));
+            }
+        }
+    }
+
+    fn take(&mut self, mut out: &mut [u8]) -> Result<()> {
+        while !out.is_empty() {
+            if self.ready.is_empty() && !self.fill()? {
+                return Err(Error::format("chunk holds less than it declares").at(self.data.begin));
+            }
+            let n = self.ready.len().min(out.len());
+            let (now, later) = out.split_at_mut(n);
+            now.copy_from_slice(&self.output[self.ready.start..self.ready.start + n]);
+            self.ready.start += n;
+            out = later;
+        }
+        Ok(())
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        let mut bytes = [0; MAX_VARINT64];
+        for i in 0..MAX_VARINT64 {
+            self.take(&mut bytes[i..=i])?;
+            if bytes[i] < 0x80 {
+                return Cursor::new("record sizes", &bytes[..=i], self.data.begin).varint64();
+            }
+        }
+        Err(Error::format("record sizes: a varint is longer than 64 bits").at(self.data.begin))
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let more = !self.ready.is_empty() || self.fill()?;
+        if more || !self.done || self.read < self.input.len() || !self.stored.is_empty() {
+            return Err(Error::format("chunk holds more than it declares").at(self.data.begin));
+        }
+        Ok(())
+    }
+}
+
+/// The records of a simple chunk, one at a time.
+pub struct SimpleStream<'a> {
+    sizes: Blob<'a>,
+    values: Blob<'a>,
+    left: u64,
+    bytes_left: u64,
+    record: Vec<u8>,
+}
+
+impl<'a> SimpleStream<'a> {
+    /// The records of a verified chunk; none where it has to be decoded whole.
+    pub fn open(data: ChunkData<'a>) -> Result<Option<Self>> {
+        let prefix = data.read_whole(0..data.header.data_size.min(Parts::PREFIX))?;
+        let parts = Parts::read(&prefix, &data.header, data.begin)?;
+        let decoded = Some(data.header.decoded);
+        let sizes = Blob::open(data, parts.codec, parts.sizes, None)?;
+        let values = Blob::open(data, parts.codec, parts.values, decoded)?;
+        Ok(sizes.zip(values).map(|(sizes, values)| SimpleStream {
+            sizes,
+            values,
+            left: data.header.records,
+            bytes_left: data.header.decoded,
+            record: Vec::new(),
+        }))
+    }
+
+    /// The next record; none after the last, when everything has been checked to end there.
+    pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
+        let at = self.sizes.data.begin;
+        if self.left == 0 {
+            if self.bytes_left != 0 {
+                return Err(Error::format("record sizes do not add up to the chunk's").at(at));
+            }
+            self.sizes.finish()?;
+            self.values.finish()?;
+            return Ok(None);
+        }
+        let size = self.sizes.varint()?;
+        self.bytes_left = self
+            .bytes_left
+            .checked_sub(size)
+            .ok_or_else(|| Error::format("record sizes do not add up to the chunk's").at(at))?;
+        if size > MAX_RECORD {
+            return Err(Error::limit("record is too long here").at(at).expected(MAX_RECORD).found(size));
+        }
+        self.left -= 1;
+        self.record.resize(size as usize, 0);
+        self.values.take(&mut self.record)?;
+        Ok(Some(&self.record))
+    }
+}

@@ -1,0 +1,364 @@
+//! The table of chunks of a file: at most 16 bytes a chunk, whatever the groups look like.
+//!
+//! | groups | words an entry |
+//! |---|---|
+//! | one record each | offset, decoded size: the size of every record is known |
+//! | equal, the last may be smaller | offset |
+//! | anything else | offset, number of the first record |
+
+use super::block;
+use super::chunk::ChunkView;
+use super::words::Words;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table};
+
+/// Stands for a decoded size that the file does not tell.
+const UNKNOWN: u64 = u64::MAX;
+
+/// One chunk, as a footer or a scan tells about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it begins.
+    pub offset: u64,
+    /// How many records it holds.
+    pub records: u64,
+    /// Their size, where it is known.
+    pub decoded: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    One,
+    Equal { group: u64 },
+    Unequal,
+}
+
+impl Shape {
+    fn words(self) -> u64 {
+        if matches!(self, Shape::Equal { .. }) { 1 } else { 2 }
+    }
+}
+
+/// Takes entries in the order of the file, checks them, and keeps them in the smallest shape that holds.
+pub struct Builder {
+    options: ReadOptions,
+    words: Words,
+    shape: Shape,
+    chunks: u64,
+    records: u64,
+    decoded: Option<u64>,
+    last: Option<Entry>,
+    expected_chunks: u64,
+}
+
+impl Builder {
+    /// Of a file without chunks.
+    pub fn new(options: &ReadOptions) -> Result<Self> {
+        Ok(Builder {
+            options: *options,
+            words: Words::new(options.table)?,
+            shape: Shape::One,
+            chunks: 0,
+            records: 0,
+            decoded: Some(0),
+            last: None,
+            expected_chunks: 0,
+        })
+    }
+
+    /// Says how many chunks will come, so that the table never takes more than its final size. The caller
+    /// has checked the number against what the file could hold.
+    #[must_use]
+    pub fn expecting(mut self, chunks: u64) -> Self {
+        self.expected_chunks = chunks;
+        self
+    }
+
+    /// Adds the next chunk.
+    pub fn push(&mut self, entry: Entry) -> Result<()> {
+        let wrong = |what: &'static str| Error::format(what).found(entry.offset);
+        if entry.records == 0 {
+            return Err(wrong("a chunk holds no records"));
+        }
+        if !block::is_boundary(entry.offset) {
+            return Err(wrong("a chunk's offset is one where no chunk can begin"));
+        }
+        match self.last {
+            Some(last) if last.offset >= entry.offset => return Err(wrong("chunk offsets do not increase")),
+            Some(last) => check_room(last, entry.offset)?,
+            None => {}
+        }
+        match self.shape {
+            Shape::One if entry.records == 1 => {}
+            Shape::One if self.chunks == 0 => self.shape = Shape::Equal { group: entry.records },
+            Shape::Equal { group } => {
+                // Only the last group may be smaller, and now it is not the last any more.
+                let before = self.last.map_or(group, |last| last.records);
+                if before != group || entry.records > group {
+                    self.become_unequal()?;
+                }
+            }
+            Shape::One => self.become_unequal()?,
+            Shape::Unequal => {}
+        }
+        if self.chunks == 0 {
+            self.words.reserve(self.expected_chunks.saturating_mul(self.shape.words()));
+        }
+        self.words.push(entry.offset)?;
+        match self.shape {
+            Shape::One => self.words.push(entry.decoded.unwrap_or(UNKNOWN))?,
+            Shape::Equal { .. } => {}
+            Shape::Unequal => self.words.push(self.records)?,
+        }
+        let overflow = || wrong("chunks hold too many records");
+        self.records = self.records.checked_add(entry.records).ok_or_else(overflow)?;
+        self.decoded = self.decoded.zip(entry.decoded).and_then(|(sum, decoded)| sum.checked_add(decoded));
+        self.chunks += 1;
+        self.last = Some(entry);
+        Ok(())
+    }
+
+    /// Gives every entry the number of its first record, which no rule tells any more.
+    fn become_unequal(&mut self) -> Result<()> {
+        let stride = self.shape.words();
+        let group = if let Shape::Equal { group } = self.shape { group } else { 1 };
+        self.words.seal()?;
+        let mut words = Words::new(self.options.table)?;
+        words.reserve(self.expected_chunks.saturating_mul(Shape::Unequal.words()));
+        for chunk in 0..self.chunks {
+            let mut offset = [0];
+            self.words.get(chunk * stride, &mut offset)?;
+            words.push(offset[0])?;
+            words.push(chunk * group)?;
+        }
+        self.words = words;
+        self.shape = Shape::Unequal;
+        Ok(())
+    }
+
+    /// How many records there are so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The table; the last chunk ends by `end`.
+    pub fn finish(mut self, end: u64, description: Description) -> Result<ChunkTable> {
+        if let Some(last) = self.last {
+            if last.offset >= end {
+                return Err(Error::format("a chunk lies behind the end of the chunks").found(last.offset));
+            }
+            check_room(last, end)?;
+        }
+        self.words.seal()?;
+        Ok(ChunkTable {
+            description: Description { record_bytes: self.decoded, ..description },
+            words: self.words,
+            shape: self.shape,
+            chunks: self.chunks,
+            records: self.records,
+            end,
+            options: self.options,
+        })
+    }
+}
+
+/// A chunk is at least one byte a record long.
+fn check_room(entry: Entry, end: u64) -> Result<()> {
+    let room = end - entry.offset;
+    if entry.records <= room {
+        return Ok(());
+    }
+    Err(Error::format("a chunk cannot hold the records that it declares")
+        .at(entry.offset)
+        .expected(format_args!("at most {room}"))
+        .found(entry.records))
+}
+
+/// The table of chunks of one file.
+pub struct ChunkTable {
+    words: Words,
+    shape: Shape,
+    chunks: u64,
+    records: u64,
+    end: u64,
+    description: Description,
+    options: ReadOptions,
+}
+
+impl ChunkTable {
+    fn entry(&self, index: u64) -> Result<Chunk> {
+        let stride = self.shape.words();
+        let is_last = index + 1 == self.chunks;
+        let mut words = [0; 4];
+        let wanted = if is_last { stride } else { 2 * stride } as usize;
+        self.words.get(index * stride, &mut words[..wanted])?;
+        let next = words[stride as usize];
+        let stored = words[0]..if is_last { self.end } else { next };
+        let (first_record, records) = match self.shape {
+            Shape::One => (index, 1),
+            Shape::Equal { group } => (index * group, group.min(self.records - index * group)),
+            Shape::Unequal => (words[1], if is_last { self.records } else { words[3] } - words[1]),
+        };
+        Ok(Chunk { index, stored, first_record, records })
+    }
+
+    /// The chunk that holds a record, where groups are unequal.
+    fn search(&self, record: u64) -> Result<u64> {
+        let (mut low, mut high) = (0, self.chunks);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let mut first = [0];
+            self.words.get(middle * 2 + 1, &mut first)?;
+            if first[0] <= record {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    fn view<'a>(&self, chunk: &Chunk, stored: &'a [u8]) -> Result<ChunkView<'a>> {
+        let begin = chunk.stored.start;
+        let view = ChunkView::read(begin, stored, self.options.checksums)?;
+        if view.header.records != chunk.records {
+            return Err(Error::format("chunk holds another number of records than the table says")
+                .at(begin)
+                .expected(chunk.records)
+                .found(view.header.records));
+        }
+        Ok(view)
+    }
+}
+
+impl Table for ChunkTable {
+    fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    fn locate(&self, record: u64) -> Result<(Chunk, u64)> {
+        if record >= self.records {
+            return Err(
+                Error::new(Kind::Index, format!("there are {} records", self.records)).for_record(record)
+            );
+        }
+        let index = match self.shape {
+            Shape::One => record,
+            Shape::Equal { group } => record / group,
+            Shape::Unequal => self.search(record)?,
+        };
+        let chunk = self.entry(index)?;
+        let row = record - chunk.first_record;
+        Ok((chunk, row))
+    }
+
+    fn size(&self, record: u64) -> Result<Option<u64>> {
+        if self.shape != Shape::One || record >= self.records {
+            return Ok(None);
+        }
+        // One lookup: this entry and, unless it is the last, the offset of the next.
+        let mut words = [0; 3];
+        let wanted = if record + 1 == self.chunks { 2 } else { 3 };
+        self.words.get(record * 2, &mut words[..wanted])?;
+        let end = if wanted == 2 { self.end } else { words[2] };
+        // A size that nothing allows is left to decoding, which says what is wrong with it. Nobody
+        // should allocate by it before.
+        let most = self.options.limits.decoded_chunk_bytes.max(end - words[0]);
+        Ok(Some(words[1]).filter(|&size| size <= most))
+    }
+
+    fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        self.view(chunk, stored)?.decode_one(out, &self.options.limits)
+    }
+
+    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
+        let view = self.view(chunk, stored)?;
+        if self.shape == Shape::One {
+            let mut words = [0; 2];
+            self.words.get(chunk.index * 2, &mut words)?;
+            if words[1] != UNKNOWN && words[1] != view.header.decoded {
+                return Err(Error::format("chunk has another decoded size than the table says")
+                    .at(chunk.stored.start)
+                    .expected(words[1])
+                    .found(view.header.decoded));
+            }
+        }
+        view.decode(&self.options.limits)
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::TableHome;
+
+    fn build(home: TableHome, groups: &[u64]) -> ChunkTable {
+        let options = ReadOptions { table: home, ..ReadOptions::default() };
+        let mut builder = Builder::new(&options).unwrap();
+        for (i, &records) in groups.iter().enumerate() {
+            builder.push(Entry { offset: 64 + 1000 * i as u64, records, decoded: Some(7) }).unwrap();
+        }
+        builder.finish(64 + 1000 * groups.len() as u64, Description::default()).unwrap()
+    }
+
+    #[test]
+    fn every_record_is_found_in_every_shape_in_both_homes() {
+        let cases: [(&[u64], Shape); 8] = [
+            (&[1, 1, 1], Shape::One),
+            (&[4, 4, 4], Shape::Equal { group: 4 }),
+            (&[4, 4, 3], Shape::Equal { group: 4 }),
+            (&[9], Shape::Equal { group: 9 }),
+            (&[1, 1, 2], Shape::Unequal),
+            (&[4, 4, 5], Shape::Unequal),
+            (&[4, 2, 4, 2], Shape::Unequal),
+            (&[3, 1, 1, 7, 2], Shape::Unequal),
+        ];
+        for home in [TableHome::Memory, TableHome::Disk] {
+            for (groups, shape) in cases {
+                let table = build(home, groups);
+                assert_eq!(table.shape, shape, "{groups:?}");
+                let mut record = 0;
+                for (index, &records) in groups.iter().enumerate() {
+                    for row in 0..records {
+                        let begin = 64 + 1000 * index as u64;
+                        let expected = Chunk {
+                            index: index as u64,
+                            stored: begin..begin + 1000,
+                            first_record: record - row,
+                            records,
+                        };
+                        assert_eq!(table.locate(record).unwrap(), (expected, row), "{groups:?}");
+                        let size = (shape == Shape::One).then_some(7);
+                        assert_eq!(table.size(record).unwrap(), size);
+                        record += 1;
+                    }
+                }
+                assert!(table.locate(record).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn entries_that_cannot_be_are_refused() {
+        let entry = |offset, records| Entry { offset, records, decoded: None };
+        for (first, second) in [
+            (entry(64, 1), entry(64, 1)),
+            (entry(64, 1), entry(10, 1)),
+            (entry(64, 11), entry(74, 1)),
+            (entry(64, 1), entry(100, 0)),
+            (entry(64, 1), entry(65540, 1)),
+        ] {
+            let mut builder = Builder::new(&ReadOptions::default()).unwrap();
+            builder.push(first).unwrap();
+            assert!(builder.push(second).is_err(), "{first:?} {second:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Writing chunks: block headers where they belong, zeros where they are needed.
+
+use super::block::{self, BLOCK, BlockHeader};
+use super::chunk::{CHUNK_HEADER, Header, kind};
+use crate::error::Result;
+use crate::hash::highway;
+use crate::storage::output::Output;
+
+const ZEROS: [u8; 4096] = [0; 4096];
+
+/// Writes a chunk whose data is `parts`, one after the other; returns where it begins.
+pub fn write_chunk(out: &mut dyn Output, header: &Header, parts: &[&[u8]]) -> Result<u64> {
+    let begin = out.position();
+    let end = header.end(begin)?;
+    let mut chunk = Chunk { out, begin, end };
+    chunk.put(&header.to_bytes())?;
+    parts.iter().try_for_each(|part| chunk.put(part))?;
+    // A header put on the way moves the end closer, so what is left is only known step by step.
+    loop {
+        let left = end - chunk.out.position();
+        if left == 0 {
+            return Ok(begin);
+        }
+        let in_block = match block::left_in_block(chunk.out.position()) {
+            0 => 1,
+            n => n,
+        };
+        chunk.put(&ZEROS[..left.min(in_block).min(ZEROS.len() as u64) as usize])?;
+    }
+}
+
+struct Chunk<'a> {
+    out: &'a mut dyn Output,
+    begin: u64,
+    end: u64,
+}
+
+impl Chunk<'_> {
+    fn put(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let at = self.out.position();
+            if at.is_multiple_of(BLOCK) {
+                let header = BlockHeader { previous: at - self.begin, next: self.end - at };
+                self.out.write_all(&header.to_bytes())?;
+            }
+            let room = block::left_in_block(self.out.position());
+            let (now, later) = bytes.split_at(bytes.len().min(room as usize));
+            self.out.write_all(now)?;
+            bytes = later;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the chunk that every file begins with.
+pub fn write_signature(out: &mut dyn Output) -> Result<()> {
+    let header =
+        Header { data_size: 0, data_hash: highway::hash(&[]), kind: kind::SIGNATURE, records: 0, decoded: 0 };
+    write_chunk(out, &header, &[]).map(drop)
+}
+
+/// Writes a padding chunk that ends at a block boundary, unless the output is at one.
+pub fn pad_to_block(out: &mut dyn Output) -> Result<()> {
+    let left = block::left_in_block(out.position());
+    if left == 0 {
+        return Ok(());
+    }
+    // Where a chunk header does not fit into the block, the padding runs through the next one, too.
+    let size = match left.checked_sub(CHUNK_HEADER) {
+        Some(size) => size,
+        None => left + BLOCK - block::BLOCK_HEADER - CHUNK_HEADER,
+    };
+    let zeros = vec![0; size as usize];
+    let header = Header {
+        data_size: size,
+        data_hash: highway::hash(&zeros),
+        kind: kind::PADDING,
+        records: 0,
+        decoded: 0,
+    };
+    write_chunk(out, &header, &[&zeros]).map(drop)
+}
