@@ -139,9 +139,10 @@ class OriginalArrayRecord(Store):
 
     def one(self, index: int) -> bytes:
         self.plain.seek(index)
-        return self.plain.read()
+        found: bytes = self.plain.read()
+        return found
 
-    def batch(self, indices: Sequence[int]) -> list[bytes]:
+    def batch(self, indices: Sequence[int]) -> object:
         return self.threaded.read(indices)
 
     def in_order(self) -> None:
@@ -149,7 +150,7 @@ class OriginalArrayRecord(Store):
         for _ in range(self.plain.num_records()):
             self.plain.read()
 
-    def all(self) -> list[bytes]:
+    def all(self) -> object:
         return self.threaded.read_all()
 
     def close(self) -> None:

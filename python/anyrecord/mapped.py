@@ -33,11 +33,13 @@ class MappedRecords(Sequence[T], Generic[T]):
         return len(self._records)
 
     @overload
-    def __getitem__(self, index: SupportsIndex) -> T: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
     def __getitem__(self, index: slice) -> MappedRecords[T]: ...
     @overload
     def __getitem__(self, index: Iterable[SupportsIndex]) -> list[T]: ...
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> T: ...
     def __getitem__(self, index: Any) -> T | list[T] | MappedRecords[T]:
         found: Any = self._records[index]
         if isinstance(found, bytes):
@@ -54,10 +56,10 @@ class MappedRecords(Sequence[T], Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return map(self._apply, self._records)
 
-    def batches(self, size: int, *, drop_last: bool = False) -> Iterator[list[T]]:
+    def batches(self, size: SupportsIndex, *, drop_last: bool = False) -> Iterator[list[T]]:
         """Lists of `size` results each, in order; the last one may be shorter, or is left out."""
-        for batch in self._records.batches(size, drop_last=drop_last):
-            yield [self._apply(record) for record in batch]
+        batches = self._records.batches(size, drop_last=drop_last)
+        return ([self._apply(record) for record in batch] for batch in batches)
 
     def map(self, function: Callable[[T], U]) -> MappedRecords[U]:
         """A function on the results of this one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import operator
 import os
 import warnings
 from array import array
@@ -95,7 +96,7 @@ def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
     return _core.open_object(source, options)
 
 
-class Records(_core.Records):
+class Records(_core.Records, Sequence[bytes]):
     """A sequence of records. Made by `anyrecord.open`; a slice is one again.
 
     Reading costs the same from any thread, and a `Records` can be used from many at once, in forked children, and
@@ -118,10 +119,13 @@ class Records(_core.Records):
 
     # `records[i]`, `len`, iteration, `__getitems__` and `_getitems` are in the extension type.
 
-    def batches(self, size: int, *, drop_last: bool = False) -> Iterator[list[bytes]]:
+    def batches(self, size: SupportsIndex, *, drop_last: bool = False) -> Iterator[list[bytes]]:
         """Lists of `size` records each, in order; the last one may be shorter, or is left out."""
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(f"a batch has at least 1 record, not {size!r}")
+        if not hasattr(size, "__index__"):
+            raise TypeError(f"the size of a batch is a whole number, not {size!r}")
+        size = operator.index(size)
+        if size < 1:
+            raise ValueError(f"a batch has at least 1 record, not {size}")
         return self._batches(size, len(self) // size * size if drop_last else len(self))
 
     def _batches(self, size: int, until: int) -> Iterator[list[bytes]]:
@@ -201,24 +205,6 @@ class Records(_core.Records):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def __contains__(self, record: object) -> bool:
-        return any(found == record for found in self)
-
-    def __reversed__(self) -> Iterator[bytes]:
-        return iter(self[::-1])
-
-    def index(self, record: bytes, start: int = 0, stop: int | None = None) -> int:
-        """The first position of a record that is equal to `record`. Reads from `start` on."""
-        begin, end, _ = slice(start, stop).indices(len(self))
-        for position, found in enumerate(self[begin:end], begin):
-            if found == record:
-                return position
-        raise ValueError("no such record")
-
-    def count(self, record: bytes) -> int:
-        """How many records are equal to `record`. Reads all of them."""
-        return sum(found == record for found in self)
-
     def __repr__(self) -> str:
         # The same in every process and on every host that has the same files under the same paths: frameworks
         # compare it when they restore a checkpoint.
@@ -241,6 +227,3 @@ def _restore(
     cls: type[Records], files: list[tuple[str, int, int, str]], view: list[int], options: OpenOptions
 ) -> Records:
     return cls(_core.restore(files, view, options))
-
-
-Sequence.register(Records)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, TypeAlias
 
 from anyrecord import _core
+from anyrecord.errors import ClosedError
 from anyrecord.paths import existing_shards, shard_paths
 
 __all__ = ["Writer", "create"]
@@ -67,6 +68,8 @@ class Writer(_core.Writer):
     _published = False
 
     def __enter__(self) -> Self:
+        if self.closed:
+            raise ClosedError("this writer is closed; create a new one")
         return self
 
     def __exit__(

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyrecord
 import pytest
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-import anyrecord
 
 pytestmark = pytest.mark.framework
 
@@ -182,7 +181,7 @@ def test_output_never_depends_on_the_thread_count(tmp_path: Path, codec: str, tr
 
 
 def sweep() -> Iterator[list[bytes]]:
-    """Records whose chunks end at every place around a block boundary, where headers are split and positions illegal."""
+    """Records whose chunks end around a block boundary, where headers are split and some positions illegal."""
     for size in range(65536 - 160, 65536 + 60, 4):
         yield [b"a" * (size - 64 - 40 - 4), b"bb", b""]
 

@@ -4,7 +4,7 @@
 //! every read that would leave it with an [`Error`] naming the byte; [`range`] turns a claimed
 //! place into one that lies inside the file.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use std::ops::Range;
 
 /// The most bytes that a 64-bit varint takes.
@@ -28,6 +28,22 @@ pub fn range(what: &'static str, begin: u64, length: u64, size: u64) -> Result<R
 pub fn in_memory(what: &'static str, length: u64) -> Result<usize> {
     usize::try_from(length)
         .map_err(|_| Error::limit(format!("{what} of {length} bytes does not fit in memory")))
+}
+
+/// A buffer of `length` zeros, or an error where there is no memory for it: a sparse file of a few bytes on disk can
+/// honestly claim more than the machine has.
+pub fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
+    let mut buffer = reserved(what, length)?;
+    buffer.resize(in_memory(what, length)?, 0);
+    Ok(buffer)
+}
+
+/// An empty buffer with room for `length` bytes, or an error where there is no memory for it.
+pub fn reserved(what: &'static str, length: u64) -> Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    let reserved = buffer.try_reserve_exact(in_memory(what, length)?);
+    reserved.map_err(|_| Error::new(Kind::Memory, format!("no memory for {what} of {length} bytes")))?;
+    Ok(buffer)
 }
 
 /// A little-endian u32 at `at`, which the caller has bounds-checked by construction.

@@ -22,6 +22,8 @@ pub enum Kind {
     Checksum,
     /// A declared size is over a limit.
     Limit,
+    /// There is no memory for it.
+    Memory,
     /// Used after it was closed.
     Closed,
     /// An argument of the caller is wrong.

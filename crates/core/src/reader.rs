@@ -154,11 +154,17 @@ impl Reader {
         Ok((shard, self.shards[shard].first() + (index - begin)))
     }
 
+    /// An error if it was closed.
+    pub fn check_open(&self) -> Result<()> {
+        match self.is_closed() {
+            true => Err(Error::closed("these records are closed").hint("open them again")),
+            false => Ok(()),
+        }
+    }
+
     /// Finds the way to a record. No I/O, unless its file is not open yet or keeps its table on disk.
     pub fn plan(&self, index: u64) -> Result<Plan> {
-        if self.is_closed() {
-            return Err(Error::closed("these records are closed").hint("open them again"));
-        }
+        self.check_open()?;
         let (shard, record) = self.locate(index)?;
         let source = self.shards[shard].source()?;
         let way = match source.as_ref() {
@@ -172,6 +178,7 @@ impl Reader {
 
     /// The size of a record, where it is known before reading.
     pub fn size(&self, index: u64) -> Result<Option<u64>> {
+        self.check_open()?;
         let (shard, record) = self.locate(index)?;
         match self.shards[shard].source()?.as_ref() {
             Some(source) => source.table.size(record),
@@ -215,7 +222,7 @@ impl Reader {
         let (chunk, row) = match &plan.way {
             Way::Among(chunk, row) => (chunk, *row),
             Way::Direct(_) | Way::Alone(..) => {
-                let mut out = vec![0; plan.size()?.unwrap_or(0)];
+                let mut out = bytes::zeroed("record", plan.size()?.unwrap_or(0) as u64)?;
                 self.read_into(plan, &mut out)?;
                 let ends = vec![out.len()];
                 return Ok(Row { chunk: Arc::new(Decoded::new(out, ends)?), row: 0 });
@@ -249,7 +256,7 @@ impl Reader {
         let plan = self.plan(index)?;
         match plan.size()? {
             Some(size) => {
-                let mut out = vec![0; size];
+                let mut out = bytes::zeroed("record", size as u64)?;
                 self.read_into(&plan, &mut out)?;
                 Ok(out)
             }
@@ -283,7 +290,9 @@ fn with_stored<T>(source: &Source, chunk: &Chunk, act: impl FnOnce(&[u8]) -> Res
     }
     // Taken, not borrowed: a storage in Python may read records itself while it is being read from.
     let mut scratch = SCRATCH.take();
-    scratch.resize(length.max(scratch.len()), 0);
+    if scratch.len() < length {
+        scratch = bytes::zeroed("chunk", length as u64)?;
+    }
     let result =
         source.storage.read_at(range.start, &mut scratch[..length]).and_then(|()| act(&scratch[..length]));
     if scratch.capacity() <= SCRATCH_KEPT {

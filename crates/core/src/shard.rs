@@ -175,10 +175,10 @@ impl Shard {
         Ok(self.opened.load())
     }
 
-    /// Forgets the open file; the next read opens it again.
+    /// Gives its descriptor back until the next read, which finds the same file again or fails.
     pub fn release(&self) {
-        if matches!(self.origin, Origin::Path { .. }) {
-            self.opened.store(None);
+        if let Some(source) = self.opened.load().as_ref() {
+            source.storage.release();
         }
     }
 }

@@ -88,7 +88,8 @@ impl View {
         if step == 0 || (len > 0 && !(inside(i128::from(start)) && inside(last))) {
             return Err(Error::argument("slice outside of the view"));
         }
-        let start = if len == 0 { 0 } else { start };
+        // Where there is no next position the step means nothing, and might not fit.
+        let (start, step) = (if len == 0 { 0 } else { start }, if len < 2 { 1 } else { step });
         Ok(match self {
             View::Range { start: first, step: by, .. } => {
                 let step = by.checked_mul(step).ok_or_else(|| Error::argument("slice step is too large"))?;

@@ -1,7 +1,7 @@
 //! Core errors as the exceptions of `anyrecord.errors`, with all that they know.
 
 use anyrecord::{Error, Kind};
-use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 use std::io::ErrorKind;
@@ -27,6 +27,7 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         Kind::Limit => "LimitError",
         Kind::Closed => "ClosedError",
         Kind::Argument => return Ok(PyValueError::new_err(error.to_string())),
+        Kind::Memory => return Ok(PyMemoryError::new_err(error.to_string())),
         Kind::Index => return Ok(PyIndexError::new_err(error.to_string())),
         Kind::Io(_) => return Ok(os_error(&error)),
         Kind::External(_) => return Ok(inner(error)),

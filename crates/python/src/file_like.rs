@@ -14,7 +14,10 @@ use std::sync::Mutex;
 
 fn name_of(object: &Bound<'_, PyAny>) -> String {
     let name = object.getattr("name").and_then(|name| name.extract::<String>());
-    name.unwrap_or_else(|_| object.repr().map_or_else(|_| "<file object>".into(), |r| r.to_string()))
+    // Not its `repr`: that holds an address, and errors and names should be the same in every process.
+    name.unwrap_or_else(|_| {
+        object.get_type().name().map_or("<file object>".into(), |t| format!("<{t} object>"))
+    })
 }
 
 fn has_method(object: &Bound<'_, PyAny>, method: &str) -> PyResult<bool> {

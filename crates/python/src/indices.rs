@@ -34,15 +34,17 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     {
         return Err(wrong_type(keys));
     }
-    if let Ok(range) = keys.cast::<PyRange>() {
-        let (start, step) = (range.start()? as i64, range.step()? as i64);
-        return (0..range.len()? as i64).map(|i| position(start + step * i, len)).collect();
+    if let Ok(range) = keys.cast::<PyRange>()
+        && let (Ok(start), Ok(step), Ok(count)) = (range.start(), range.step(), range.len())
+    {
+        return (0..count as i64).map(|i| position(start as i64 + step as i64 * i, len)).collect();
     }
     if let Some(found) = buffer(keys, len)? {
         return Ok(found);
     }
     let items = keys.try_iter().map_err(|_| wrong_type(keys))?;
-    let mut found = Vec::with_capacity(keys.len().unwrap_or(0));
+    // A length is a claim of the object's; it saves growing, and is not believed beyond that.
+    let mut found = Vec::with_capacity(keys.len().unwrap_or(0).min(1 << 16));
     for item in items {
         let item = item?;
         found.push(one(&item, len)?.ok_or_else(|| wrong_type(&item))?);
@@ -75,6 +77,10 @@ fn buffer(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
 
 fn elements<T: Element>(keys: &Bound<'_, PyAny>) -> PyResult<Option<Vec<T>>> {
     match PyBuffer::<T>::get(keys) {
+        // Numbers in the other byte order are taken one by one, which puts them right.
+        Ok(buffer) if buffer.format().to_bytes().first().is_some_and(|order| b">!".contains(order)) => {
+            Ok(None)
+        }
         Ok(buffer) if buffer.dimensions() == 1 => buffer.to_vec(keys.py()).map(Some),
         Ok(buffer) => Err(PyTypeError::new_err(format!(
             "an array of record numbers has one dimension, not {}",

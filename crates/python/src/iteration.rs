@@ -1,5 +1,6 @@
 //! The iterator of `Records`: reads ahead in batches, so that each record costs little more than handing it over.
 
+use crate::errors::Failure;
 use crate::records::{read_many, read_one};
 use anyrecord::reader::Reader;
 use anyrecord::view::View;
@@ -69,6 +70,7 @@ impl RecordsIterator {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         // A panic while reading leaves the state as it was before or after, never in between.
         let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.reader.check_open().map_err(Failure)?;
         loop {
             if let Some(record) = state.ready.pop() {
                 return Ok(Some(record.into_bound(py)));

@@ -134,6 +134,7 @@ impl Source {
         let sources: Vec<PyRef<'_, Source>> = sources.extract()?;
         let (mut shards, mut views, mut base) = (Vec::new(), Vec::new(), 0);
         for source in &sources {
+            source.reader.check_open().map_err(Failure)?;
             shards.extend(source.reader.shards().iter().cloned());
             views.push((source.view.clone(), base));
             base += source.reader.len();

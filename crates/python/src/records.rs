@@ -8,7 +8,7 @@ use crate::opening::Source;
 use anyrecord::reader::Reader;
 use anyrecord::view::View;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyBytes, PyList, PySlice};
@@ -53,6 +53,7 @@ pub fn read_many(py: Python<'_>, reader: &Reader, records: &[u64]) -> PyResult<B
 
 impl Records {
     fn list<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        self.reader.check_open().map_err(Failure)?;
         let mut positions = indices::many(keys, self.view.len())?;
         positions.iter_mut().for_each(|p| *p = self.view.get(*p));
         read_many(py, &self.reader, &positions)?.into_list(py)
@@ -60,6 +61,7 @@ impl Records {
 
     fn slice<'py>(slf: &Bound<'py, Self>, slice: &Bound<'py, PySlice>) -> PyResult<Bound<'py, PyAny>> {
         let this = slf.get();
+        this.reader.check_open().map_err(Failure)?;
         let len =
             isize::try_from(this.view.len()).map_err(|_| PyOverflowError::new_err("too many records"))?;
         let PySliceIndices { start, step, slicelength, .. } = slice.indices(len)?;
@@ -125,6 +127,7 @@ impl Records {
         out: &Bound<'_, PyAny>,
         indices: &Bound<'_, PyAny>,
     ) -> PyResult<Vec<usize>> {
+        self.reader.check_open().map_err(Failure)?;
         let mut records = indices::many(indices, self.view.len())?;
         records.iter_mut().for_each(|p| *p = self.view.get(*p));
         let buffer = PyBuffer::<u8>::get(out).map_err(|_| {
@@ -136,7 +139,7 @@ impl Records {
             return Err(PyTypeError::new_err("the buffer is read-only"));
         }
         if !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the buffer is not contiguous"));
+            return Err(PyTypeError::new_err("the buffer is not contiguous"));
         }
         // SAFETY: `buffer` keeps the memory in place and writable until it is dropped, behind the last use. Another
         // thread could write to it meanwhile, as it could under `readinto`; that is the caller's to prevent.
@@ -155,7 +158,8 @@ impl Records {
     /// The sizes of all records as little-endian 64-bit integers, if the files know them without reading.
     fn _sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let sizes = py.detach(|| -> anyrecord::Result<Option<Vec<u8>>> {
-            let mut sizes = Vec::with_capacity(8 * self.view.len() as usize);
+            self.reader.check_open()?;
+            let mut sizes = anyrecord::bytes::reserved("sizes", self.view.len().saturating_mul(8))?;
             for position in 0..self.view.len() {
                 match self.reader.size(self.view.get(position))? {
                     Some(size) => sizes.extend(size.to_ne_bytes()),
@@ -169,6 +173,7 @@ impl Records {
 
     /// `(file name, chunk, row)` of a record.
     fn _locate(&self, index: &Bound<'_, PyAny>) -> PyResult<(String, u64, u64)> {
+        self.reader.check_open().map_err(Failure)?;
         let Some(position) = indices::one(index, self.view.len())? else {
             return Err(PyTypeError::new_err("locate takes one record number"));
         };

@@ -11,6 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
+use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -123,13 +124,22 @@ fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyResult<
         PyTypeError::new_err(format!("a record is bytes or another contiguous buffer, not {found}{hint}"))
     };
     let mut view = ffi::Py_buffer::new();
-    // SAFETY: `view` is filled by the call, which asks for the plain form: one contiguous block of `len` bytes. It
+    // SAFETY: `view` is filled by the call, which asks for one contiguous block of `len` bytes and for its format. It
     // is released behind the last use of `bytes`. Another thread could write to the buffer while a large record
     // is copied without the GIL, as it could under any file's `write`; that is the caller's to prevent.
     unsafe {
-        if ffi::PyObject_GetBuffer(record.as_ptr(), &mut view, ffi::PyBUF_SIMPLE) != 0 {
+        if ffi::PyObject_GetBuffer(record.as_ptr(), &mut view, ffi::PyBUF_C_CONTIGUOUS | ffi::PyBUF_FORMAT)
+            != 0
+        {
             let _ = PyErr::take(record.py());
             return Err(refused());
+        }
+        // The bytes of such an array are addresses, which mean nothing in a file.
+        if !view.format.is_null() && CStr::from_ptr(view.format).to_bytes().contains(&b'O') {
+            ffi::PyBuffer_Release(&mut view);
+            return Err(PyTypeError::new_err(
+                "an array of Python objects is not a record; store its contents",
+            ));
         }
         let bytes: &[u8] = if view.len == 0 {
             &[]

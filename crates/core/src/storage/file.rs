@@ -150,11 +150,6 @@ impl LocalFile {
         Ok(LocalFile { path, name, identity, handle, handles, io, is_checked })
     }
 
-    /// Gives the descriptor back until the next read.
-    pub fn release(&self) {
-        self.handle.close();
-    }
-
     fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
         let file = self.handle.get();
         if file.is_some() {
@@ -198,6 +193,13 @@ pub(crate) fn read_some(file: &std::fs::File, out: &mut [u8], at: u64) -> std::i
     return std::os::unix::fs::FileExt::read_at(file, out, at);
     #[cfg(windows)]
     return std::os::windows::fs::FileExt::seek_read(file, out, at);
+}
+
+impl Drop for LocalFile {
+    fn drop(&mut self) {
+        // The ring of handles may hold the descriptor for longer than anybody needs it.
+        self.handle.close();
+    }
 }
 
 impl Storage for LocalFile {
@@ -269,6 +271,10 @@ impl Storage for LocalFile {
         Ok(Some(Borrowed::Mapped(MappedRange { file, at: range.start as usize, length })))
     }
 
+    fn release(&self) {
+        self.handle.close();
+    }
+
     fn unchanged(&self) -> Result<()> {
         let Some(size) =
             self.file()?.as_ref().and_then(|opened| opened.file.metadata().ok()).map(|m| m.len())
@@ -282,7 +288,7 @@ impl Storage for LocalFile {
             .in_file(&self.name)
             .expected(format_args!("{} bytes, as when it was opened", self.len()))
             .found(format_args!("{size} bytes"))
-            .hint("open it again"))
+            .hint("was it cut or written to meanwhile?"))
     }
 
     #[cfg(target_os = "linux")]

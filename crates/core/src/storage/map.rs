@@ -62,9 +62,10 @@ impl Map {
 
     /// The error of a map that is not intact.
     pub fn broken(&self) -> Error {
-        Error::truncated("the file was cut, or could not be read, while it was open")
-            .expected(format_args!("{} bytes, as when it was opened", self.len))
-            .hint("open it again")
+        Error::truncated("the file ends early, or cannot be read any more")
+            .expected(format_args!("{} bytes in the file, as when it was opened", self.len))
+            .found("a page that cannot be read")
+            .hint("was it cut or written to meanwhile?")
     }
 
     /// Tells the system that a range will be read soon, so that it comes from the disk while others are copied.

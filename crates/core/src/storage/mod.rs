@@ -68,6 +68,9 @@ pub trait Storage: Send + Sync {
         false
     }
 
+    /// Gives descriptors back until the next read.
+    fn release(&self) {}
+
     /// An error if the bytes are not the ones that were there at the beginning: asked when something does not fit.
     fn unchanged(&self) -> Result<()> {
         Ok(())
@@ -118,8 +121,14 @@ impl Borrowed<'_> {
 /// Reads `length` bytes at `at` into a new buffer, after checking that the storage has them, so that a
 /// claimed length never allocates more than the file could fill.
 pub fn read_vec(storage: &dyn Storage, what: &'static str, at: u64, length: u64) -> Result<Vec<u8>> {
-    let range = crate::bytes::range(what, at, length, storage.len())?;
-    let mut out = vec![0; crate::bytes::in_memory(what, range.end - range.start)?];
-    storage.read_at(at, &mut out)?;
+    /// Zeroing all of a large buffer first would touch its memory twice; a piece of this size stays in the cache.
+    const PIECE: usize = 1 << 20;
+    crate::bytes::range(what, at, length, storage.len())?;
+    let mut out = crate::bytes::reserved(what, length)?;
+    while (out.len() as u64) < length {
+        let done = out.len();
+        out.resize(done + PIECE.min(length as usize - done), 0);
+        storage.read_at(at + done as u64, &mut out[done..])?;
+    }
     Ok(out)
 }

@@ -35,7 +35,7 @@ impl Place {
             return Err(Error::truncated("ArrayRecord postscript is missing: the file is too short")
                 .at(size)
                 .expected(format_args!("at least {BLOCK} bytes"))
-                .found(size)
+                .found(format_args!("{size} bytes"))
                 .hint(CUT));
         };
         let postscript = first_postscript(storage, at, options).map_err(|e| {

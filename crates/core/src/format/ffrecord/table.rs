@@ -4,7 +4,7 @@ use super::{ENTRY, HEADER};
 use crate::bytes;
 use crate::error::{Error, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table};
-use crate::storage::Storage;
+use crate::storage::{self, Storage};
 use std::ops::Range;
 
 /// The last sample has no stored end, so its checksum is what tells that a file was cut or appended to. It is
@@ -46,10 +46,9 @@ impl Samples {
         if n == 0 && file_size > HEADER {
             return Err(unfinished(stored, file_size));
         }
-        let mut tables = vec![0; bytes::in_memory("FFRecord table", tables)?];
-        storage.read_at(HEADER, &mut tables)?;
+        let tables = storage::read_vec(storage, "FFRecord table", HEADER, tables)?;
 
-        let samples = Samples { tables, n, file_size, checksums, old: stored == 0 };
+        let samples = Samples { tables, n, file_size, checksums, old: stored == 0 && checksums };
         let header = if checksums && stored != 0 { samples.check_header(stored, &head[4..]) } else { Ok(()) };
         match samples.check_offsets() {
             Ok(()) => Ok((samples, header)),
@@ -105,8 +104,7 @@ impl Samples {
         if !self.checksums || range.end - range.start > LAST_SAMPLE_AT_OPEN {
             return Ok(());
         }
-        let mut sample = vec![0; (range.end - range.start) as usize];
-        storage.read_at(range.start, &mut sample)?;
+        let sample = storage::read_vec(storage, "sample", range.start, range.end - range.start)?;
         self.check(last, &sample).map_err(|e| {
             e.for_record(last)
                 .hint("the last sample ends where the file ends: it was cut, appended to or damaged")

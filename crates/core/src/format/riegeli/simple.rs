@@ -84,7 +84,7 @@ pub fn unpack(codec: Codec, blob: Cow<'_, [u8]>, most: u64, at: u64) -> Result<C
             .expected(most)
             .found(size));
     }
-    let mut out = vec![0; bytes::in_memory("compressed data", size)?];
+    let mut out = bytes::zeroed("compressed data", size)?;
     codec.decompress(payload, &mut out)?;
     Ok(Cow::Owned(out))
 }
@@ -152,7 +152,7 @@ pub fn decode(chunk: &ChunkView<'_>, limits: &Limits) -> Result<Decoded> {
     let bytes = if parts.codec == Codec::None {
         chunk.slice(parts.values).into_owned()
     } else {
-        let mut bytes = vec![0; bytes::in_memory("chunk", chunk.header.decoded)?];
+        let mut bytes = bytes::zeroed("chunk", chunk.header.decoded)?;
         values(chunk, &parts, &mut bytes)?;
         bytes
     };

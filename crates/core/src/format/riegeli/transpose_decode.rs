@@ -43,7 +43,7 @@ pub fn decode(data: &[u8], at: u64, records: u64, decoded: u64, limits: &Limits)
     let steps = decoded.saturating_add(records).saturating_mul(STEPS_PER_BYTE).saturating_add(FREE_STEPS);
     let transitions = unpack(codec, Cow::Borrowed(cursor.rest()), steps, at)?;
     let mut run = Run {
-        out: Backward { bytes: vec![0; bytes::in_memory("chunk", decoded)?], head: 0, at },
+        out: Backward { bytes: bytes::zeroed("chunk", decoded)?, head: 0, at },
         starts: Vec::new(),
         open: Vec::new(),
         buffers,

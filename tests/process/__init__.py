@@ -1,0 +1,1 @@
+"""What happens to open readers when processes fork, threads race, and files change under them."""

@@ -1,0 +1,1 @@
+"""Writing: what appears on disk, and when; and what does not when something fails."""
