@@ -1,0 +1,157 @@
+"""Arguments and objects of the caller that lie or are unusual: a precise answer, never a crash or wrong records."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyrecord
+import numpy as np
+import pytest
+from anyrecord import ClosedError, FormatError, Records
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return open_numbers(tmp_path / "numbers.ffr", range(5))
+
+
+def open_numbers(path: Path, numbers: range) -> Records:
+    with anyrecord.create(path, overwrite=True) as out:
+        out.write_many(b"%d" % number for number in numbers)
+    return anyrecord.open(path)
+
+
+class LongerThanItIs:
+    """Claims a length and has another."""
+
+    def __init__(self, claim: int) -> None:
+        self.claim = claim
+
+    def __len__(self) -> int:
+        return self.claim
+
+    def __iter__(self) -> Iterator[int]:
+        yield 0
+
+
+@pytest.mark.parametrize("claim", [0, 2**40, 2**62])
+def test_the_length_that_an_index_claims_is_not_believed(records: Records, claim: int) -> None:
+    assert records[LongerThanItIs(claim)] == [b"0"]
+
+
+def test_indices_in_the_other_byte_order_are_put_right(records: Records) -> None:
+    assert records[np.array([1, 3], ">u2")] == [b"1", b"3"]
+    assert records[np.array([1, 3], ">i8")] == [b"1", b"3"]
+    with pytest.raises(IndexError):
+        records[np.array([256], ">u2")]
+
+
+def test_ranges_far_outside_are_index_errors_and_empty_ones_are_empty(records: Records) -> None:
+    for far in (range(10**30, 10**30 + 1), range(-(2**63), 2**63 - 1), range(-(10**30), 0)):
+        with pytest.raises(IndexError):
+            records[far]
+    assert records[range(10**30, 10**30)] == []
+
+
+def test_a_slice_of_a_slice_takes_any_step(records: Records) -> None:
+    assert list(records[::2][:: 2**62]) == [b"0"]
+    assert list(records[::-2][:: -(2**62)]) == [b"0"]
+
+
+def test_a_batch_size_may_be_any_integer_type(records: Records) -> None:
+    assert [len(batch) for batch in records.batches(np.int64(2))] == [2, 2, 1]
+    with pytest.raises(ValueError, match="at least 1"):
+        records.map(len).batches(0)
+
+
+def test_an_array_of_python_objects_is_no_record(tmp_path: Path) -> None:
+    with anyrecord.create(tmp_path / "a.ffr") as out, pytest.raises(TypeError, match="Python objects"):
+        out.write(np.array([None, 1], dtype=object))
+
+
+def test_a_table_that_memory_cannot_hold_is_a_memory_error(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.ffr"
+    count = 200_000_000
+    path.write_bytes(struct.pack("<IQ", 1, count))
+    os.truncate(path, 12 + 12 * count + 5)
+    program = f"""
+        import resource, anyrecord
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        try:
+            anyrecord.open({str(path)!r})
+        except MemoryError as error:
+            print("MemoryError", error)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MemoryError no memory for FFRecord table of 2400000000 bytes")
+
+
+def descriptors_of(path: Path) -> int:
+    folder = Path("/proc/self/fd")
+    return sum(1 for fd in folder.iterdir() if os.path.exists(fd) and os.readlink(fd) == str(path))
+
+
+def test_close_gives_the_descriptor_back_and_nothing_opens_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.ffr"
+    records = open_numbers(path, range(5))
+    assert records[0] == b"0"
+    assert descriptors_of(path) == 1
+    part, iterator = records[1:], iter(records)
+    assert next(iterator) == b"0"
+    records.close()
+    assert descriptors_of(path) == 0
+    uses: list[Any] = [
+        lambda: records[0],
+        lambda: records[[]],
+        lambda: records[0:1],
+        lambda: part[0],
+        lambda: records.locate(0),
+        lambda: records.sizes(),
+        lambda: records.read_into(bytearray(9), []),
+        lambda: records + records,
+        lambda: next(iterator),
+        lambda: list(records),
+    ]
+    for use in uses:
+        with pytest.raises(ClosedError):
+            use()
+    assert descriptors_of(path) == 0
+    assert (len(records), records.paths) == (5, [str(path)])
+
+
+def test_a_file_replaced_while_it_was_given_back_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.ffr"
+    records = open_numbers(path, range(5))
+    both = records + open_numbers(tmp_path / "others.ffr", range(5, 10))
+    assert both[0] == b"0"
+    records.close()
+    open_numbers(path, range(90, 95)).close()
+    with pytest.raises(FormatError, match="file changed since it was opened"):
+        both[0]
+    assert both[5] == b"5"
+
+
+def test_a_file_object_without_a_name_is_called_by_its_type() -> None:
+    class Nameless(io.BufferedIOBase):
+        def __init__(self, data: bytes) -> None:
+            self.memory = io.BytesIO(data)
+            self.read = self.memory.read  # type: ignore[method-assign]
+            self.seek = self.memory.seek  # type: ignore[method-assign]
+            self.tell = self.memory.tell  # type: ignore[method-assign]
+
+        def seekable(self) -> bool:
+            return True
+
+    memory = io.BytesIO()
+    with anyrecord.create(memory, format="ffrecord") as out:
+        out.write(b"x")
+    records = anyrecord.open(Nameless(memory.getvalue()))  # type: ignore[arg-type]
+    assert records.paths == ["<Nameless object>"]
