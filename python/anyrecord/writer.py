@@ -114,13 +114,14 @@ def create(
     shard_records: int | None = None,
     num_records: int | None = None,
     threads: int | None = None,
-    codec: Literal["none", "snappy", "zstd", "brotli"] | None = None,
+    codec: Literal["none", "snappy", "gzip", "zlib", "zstd", "brotli"] | None = None,
     level: int | None = None,
     window_log: int | None = None,
     group_size: int | None = None,
     transpose: bool | None = None,
     transpose_bucket_size: int | None = None,
     pad_to_block_boundary: bool | None = None,
+    chunk_bytes: int | None = None,
 ) -> Writer:
     """A writer of `path`, whose suffix chooses the format unless `format` does.
 
@@ -145,6 +146,8 @@ def create(
 
     - array_record: `codec` (`"zstd"`, `"brotli"`, `"snappy"` or `"none"`), `level`, `window_log`, `group_size`,
       `transpose`, `transpose_bucket_size`, `pad_to_block_boundary`
+    - recordio: `codec` (`"snappy"`, `"gzip"` or `"none"`), `level` (gzip), `chunk_bytes`
+    - tfrecord: `codec` (`"none"`, `"gzip"` or `"zlib"`), `level`
     - ffrecord: none
     """
     sharding = _sharding(shards, shard_bytes, shard_records)
@@ -172,6 +175,7 @@ def create(
         "transpose": transpose,
         "transpose_bucket_size": transpose_bucket_size,
         "pad_to_block_boundary": pad_to_block_boundary,
+        "chunk_bytes": chunk_bytes,
     }
     given = {keyword: value for keyword, value in keywords.items() if value is not None}
     writer = Writer(target, creating, given)

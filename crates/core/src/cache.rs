@@ -1,45 +1,54 @@
-//! Decoded chunks, kept for their neighbours. Bounded by bytes; the ones not used lately go first.
+//! What was costly to make, kept for the next who asks. Bounded by bytes; what was not used lately goes first.
 
-use crate::format::Decoded;
 use crate::process;
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a chunk is known by: the file's place in the data set, and the chunk's in the file.
-pub type Key = (usize, u64);
+/// What something takes in memory.
+pub trait Weight {
+    /// Bytes, the heap included. Must not change while the value is kept.
+    fn weight(&self) -> usize;
+}
 
-struct Entry {
-    chunk: Arc<Decoded>,
+struct Entry<V> {
+    value: Arc<V>,
+    weight: usize,
     used: bool,
 }
 
-#[derive(Default)]
-struct Chunks {
-    entries: HashMap<Key, Entry>,
-    queue: VecDeque<Key>,
+struct Kept<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    queue: VecDeque<K>,
     bytes: usize,
 }
 
-/// The lock and what it guards, for one process.
-struct Guarded {
-    generation: u64,
-    chunks: Mutex<Chunks>,
-}
-
-impl Guarded {
-    fn new() -> Arc<Self> {
-        Arc::new(Guarded { generation: process::generation(), chunks: Mutex::default() })
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Self {
+        Kept { entries: HashMap::new(), queue: VecDeque::new(), bytes: 0 }
     }
 }
 
-/// A bounded cache of decoded chunks.
-pub struct Cache {
-    limit: usize,
-    guarded: ArcSwap<Guarded>,
+/// The lock and what it guards, for one process.
+struct Guarded<K, V> {
+    generation: u64,
+    kept: Mutex<Kept<K, V>>,
 }
 
-impl Cache {
+impl<K, V> Guarded<K, V> {
+    fn new() -> Arc<Self> {
+        Arc::new(Guarded { generation: process::generation(), kept: Mutex::default() })
+    }
+}
+
+/// A bounded cache.
+pub struct Cache<K, V> {
+    limit: usize,
+    guarded: ArcSwap<Guarded<K, V>>,
+}
+
+impl<K: Copy + Eq + Hash, V: Weight> Cache<K, V> {
     /// Holds at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Cache { limit, guarded: ArcSwap::new(Guarded::new()) }
@@ -50,64 +59,67 @@ impl Cache {
         self.limit
     }
 
-    fn with<T>(&self, act: impl FnOnce(MutexGuard<'_, Chunks>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(MutexGuard<'_, Kept<K, V>>) -> T) -> T {
         // A thread of the parent may have held the lock at the fork; nobody would ever open it here.
         if self.guarded.load().generation != process::generation() {
             self.guarded.store(Guarded::new());
         }
         let guarded = self.guarded.load();
         // A panic elsewhere cannot leave the map half changed in a way that matters: at worst, bytes are miscounted.
-        act(guarded.chunks.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        act(guarded.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// The chunk, if it is here.
-    pub fn get(&self, key: Key) -> Option<Arc<Decoded>> {
-        self.with(|mut chunks| {
-            let entry = chunks.entries.get_mut(&key)?;
+    /// The value, if it is here.
+    pub fn get(&self, key: K) -> Option<Arc<V>> {
+        self.with(|mut kept| {
+            let entry = kept.entries.get_mut(&key)?;
             entry.used = true;
-            Some(entry.chunk.clone())
+            Some(entry.value.clone())
         })
     }
 
-    /// Keeps a chunk, unless it alone is larger than the cache.
-    pub fn put(&self, key: Key, chunk: Arc<Decoded>) {
-        let memory = chunk.memory();
-        if memory > self.limit {
+    /// Keeps a value, unless it alone is larger than the cache.
+    pub fn put(&self, key: K, value: Arc<V>) {
+        let weight = value.weight();
+        if weight > self.limit {
             return;
         }
-        self.with(|mut chunks| {
-            let chunks = &mut *chunks;
-            if chunks.entries.contains_key(&key) {
+        self.with(|mut kept| {
+            let kept = &mut *kept;
+            if kept.entries.contains_key(&key) {
                 return;
             }
-            while chunks.bytes + memory > self.limit {
-                let Some(oldest) = chunks.queue.pop_front() else { break };
-                match chunks.entries.get_mut(&oldest) {
+            while kept.bytes + weight > self.limit {
+                let Some(oldest) = kept.queue.pop_front() else { break };
+                match kept.entries.get_mut(&oldest) {
                     Some(entry) if entry.used => {
                         entry.used = false;
-                        chunks.queue.push_back(oldest);
+                        kept.queue.push_back(oldest);
                     }
                     _ => {
-                        let gone = chunks.entries.remove(&oldest);
-                        chunks.bytes -= gone.map_or(0, |entry| entry.chunk.memory());
+                        let gone = kept.entries.remove(&oldest);
+                        kept.bytes -= gone.map_or(0, |entry| entry.weight);
                     }
                 }
             }
-            chunks.bytes += memory;
-            chunks.queue.push_back(key);
-            chunks.entries.insert(key, Entry { chunk, used: false });
+            kept.bytes += weight;
+            kept.queue.push_back(key);
+            kept.entries.insert(key, Entry { value, weight, used: false });
         });
     }
 
     /// Forgets everything.
     pub fn clear(&self) {
-        self.with(|mut chunks| *chunks = Chunks::default());
+        self.with(|mut kept| *kept = Kept::default());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Decoded;
+
+    type Chunks = Cache<(usize, u64), Decoded>;
 
     fn chunk(bytes: usize) -> Arc<Decoded> {
         Arc::new(Decoded::new(vec![0; bytes], vec![bytes]).unwrap())
@@ -115,7 +127,7 @@ mod tests {
 
     #[test]
     fn it_stays_below_its_limit_and_keeps_what_is_used() {
-        let cache = Cache::new(10_000);
+        let cache = Chunks::new(10_000);
         cache.put((0, 0), chunk(1000));
         for i in 1..100 {
             assert!(cache.get((0, 0)).is_some(), "the used chunk is gone at {i}");
@@ -128,16 +140,16 @@ mod tests {
 
     #[test]
     fn a_chunk_larger_than_the_cache_is_not_kept() {
-        let cache = Cache::new(100);
+        let cache = Chunks::new(100);
         cache.put((0, 0), chunk(1000));
         assert!(cache.get((0, 0)).is_none());
     }
 
     #[test]
     fn a_lock_held_over_a_fork_does_not_stop_the_child() {
-        let cache = Cache::new(10_000);
+        let cache = Chunks::new(10_000);
         let guarded = cache.guarded.load_full();
-        let _held = guarded.chunks.lock().unwrap();
+        let _held = guarded.kept.lock().unwrap();
         process::forked();
         cache.put((0, 0), chunk(10));
         assert!(cache.get((0, 0)).is_some());

@@ -124,6 +124,13 @@ impl Error {
         self
     }
 
+    /// Moves the byte offset, for a layer that knows where the bytes of a deeper one begin in the file.
+    #[must_use]
+    pub fn moved_by(mut self, base: u64) -> Self {
+        self.0.offset = self.0.offset.map(|offset| offset.saturating_add(base));
+        self
+    }
+
     /// Names the record. The outermost layer wins: it knows the number the caller used.
     #[must_use]
     pub fn for_record(mut self, record: u64) -> Self {
@@ -155,6 +162,11 @@ impl Error {
     /// What kind of trouble it is.
     pub fn kind(&self) -> &Kind {
         &self.0.kind
+    }
+
+    /// Whether reading itself failed, so that the error tells nothing about the bytes.
+    pub fn is_from_outside(&self) -> bool {
+        matches!(self.0.kind, Kind::Io(_) | Kind::External(_))
     }
 
     /// Gives up the kind, for a caller that wants the wrapped error back.

@@ -28,7 +28,8 @@ pub struct Reader {
     shards: Vec<Arc<Shard>>,
     /// For each shard, the number of the record behind its last one.
     ends: Vec<u64>,
-    cache: Cache,
+    /// Decoded chunks, known by the shard's place among all and the chunk's in its file.
+    cache: Cache<(usize, u64), Decoded>,
     warmth: Warmth,
     closed: AtomicBool,
 }
@@ -44,6 +45,8 @@ pub struct Plan {
 }
 
 enum Way {
+    /// The chunk is unpacked already.
+    Kept(Row),
     /// These bytes are the record.
     Direct(Range<u64>),
     /// The chunk holds this one record, whose size is known.
@@ -60,6 +63,7 @@ impl Plan {
     /// The size of the record, where it is known before reading.
     pub fn size(&self) -> Result<Option<usize>> {
         match &self.way {
+            Way::Kept(row) => Ok(Some(row.as_ref().len())),
             Way::Direct(range) => bytes::in_memory("record", range.end - range.start).map(Some),
             Way::Alone(_, size) => Ok(Some(*size)),
             Way::Among(..) => Ok(None),
@@ -83,6 +87,7 @@ impl Plan {
 }
 
 /// A record inside a decoded chunk.
+#[derive(Clone)]
 pub struct Row {
     chunk: Arc<Decoded>,
     row: u64,
@@ -168,12 +173,21 @@ impl Reader {
         let (shard, record) = self.locate(index)?;
         let source = self.shards[shard].source()?;
         let way = match source.as_ref() {
-            Some(opened) => {
-                find_way(opened, record).map_err(|e| e.in_file(opened.storage.name()).for_record(index))?
-            }
+            Some(opened) => match self.kept(opened, shard, record) {
+                Some(row) => Way::Kept(row),
+                None => find_way(opened, record)
+                    .map_err(|e| e.in_file(opened.storage.name()).for_record(index))?,
+            },
             None => return Err(Error::closed("these records were closed meanwhile").hint("open them again")),
         };
         Ok(Plan { index, shard, record, source, way })
+    }
+
+    /// The record, where a shorter way to it may be known but its chunk is unpacked already.
+    fn kept(&self, source: &Source, shard: usize, record: u64) -> Option<Row> {
+        let (chunk, row) = source.table.shared(record)?;
+        let row = Row { chunk: self.cache.get((shard, chunk))?, row };
+        row.chunk.row(row.row).is_some().then_some(row)
     }
 
     /// The size of a record, where it is known before reading.
@@ -200,6 +214,11 @@ impl Reader {
     fn fill(&self, plan: &Plan, out: &mut [u8]) -> Result<()> {
         let source = plan.source();
         match &plan.way {
+            Way::Kept(row) if row.as_ref().len() == out.len() => {
+                out.copy_from_slice(row.as_ref());
+                Ok(())
+            }
+            Way::Kept(_) => Err(Error::argument("the record has another size than its place")),
             Way::Direct(range) => {
                 match source.storage.borrow(range.start, out.len())? {
                     Some(borrowed) => borrowed.with(|bytes| {
@@ -221,6 +240,7 @@ impl Reader {
     pub fn read_row(&self, plan: &Plan) -> Result<Row> {
         let (chunk, row) = match &plan.way {
             Way::Among(chunk, row) => (chunk, *row),
+            Way::Kept(row) => return Ok(row.clone()),
             Way::Direct(_) | Way::Alone(..) => {
                 let mut out = bytes::zeroed("record", plan.size()?.unwrap_or(0) as u64)?;
                 self.read_into(plan, &mut out)?;

@@ -4,7 +4,9 @@
 //! over are all errors, so a stream can never make us hold more than the caller allowed.
 
 pub mod brotli;
+pub mod gzip;
 pub mod snappy;
+pub mod snappy_frames;
 pub mod zstd;
 
 use crate::error::{Error, Result};

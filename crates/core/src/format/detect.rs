@@ -2,13 +2,15 @@
 
 use super::array_record::ArrayRecord;
 use super::ffrecord::FfRecord;
+use super::recordio::RecordIo;
 use super::riegeli::Riegeli;
+use super::tfrecord::TfRecord;
 use super::{Format, Probe};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
 /// All formats, in the order in which they are asked.
-pub const FORMATS: &[&dyn Format] = &[&ArrayRecord, &FfRecord, &Riegeli];
+pub const FORMATS: &[&dyn Format] = &[&ArrayRecord, &RecordIo, &TfRecord, &FfRecord, &Riegeli];
 
 /// The format of that name.
 pub fn by_name(name: &str) -> Result<&'static dyn Format> {

@@ -7,12 +7,16 @@ pub mod array_record;
 pub mod detect;
 pub mod ffrecord;
 pub mod options;
+pub mod recordio;
 pub mod riegeli;
+pub mod side_index;
+pub mod tfrecord;
 
+use crate::cache::Weight;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::storage::file::Io;
-use crate::storage::{Storage, output::Output};
+use crate::storage::{Storage, output::Output, window::Window};
 use options::WriteOptions;
 use std::ops::Range;
 use std::sync::Arc;
@@ -70,6 +74,53 @@ pub trait Format: Send + Sync {
 
     /// Reads the table of chunks.
     fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>>;
+
+    /// Reads the table from a side index that [`Table::index_bytes`] made, instead of finding the chunks again.
+    ///
+    /// None where the format has no such thing, and where the index does not fit the data: then
+    /// [`open`](Format::open) tells what the data is like. An index is believed as far as it was looked at;
+    /// what it says of a chunk is checked again when the chunk is read.
+    fn open_indexed(
+        &self,
+        _storage: &dyn Storage,
+        _index: &[u8],
+        _options: &ReadOptions,
+    ) -> Result<Option<Box<dyn Table>>> {
+        Ok(None)
+    }
+
+    /// Visits all records in order, with everything verified that can be. Holds about one chunk at a time.
+    ///
+    /// Formats without a stored table do it without making one.
+    fn scan(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let table = self.open(storage, options)?;
+        let mut window = Window::new(storage);
+        let mut record = 0;
+        while record < table.records() {
+            let (chunk, row) = table.locate(record)?;
+            let stored = chunk.stored.end.saturating_sub(chunk.stored.start);
+            let decoded = window
+                .get("chunk", chunk.stored.start, stored)
+                .and_then(|stored| table.decode(&chunk, stored))
+                .map_err(|e| e.for_record(record))?;
+            for row in row..chunk.records {
+                visit(decoded.row(row).ok_or_else(|| {
+                    Error::format("chunk holds fewer records than the table says")
+                        .at(chunk.stored.start)
+                        .for_record(record)
+                        .expected(chunk.records)
+                        .found(decoded.rows())
+                })?)?;
+                record += 1;
+            }
+        }
+        Ok(())
+    }
 
     /// Visits every byte of the file once, from the first to the last, verifying all that can be.
     /// Damage is visited as a [`Span`]; an error is returned only where reading itself failed.
@@ -170,6 +221,13 @@ pub trait Table: Send + Sync {
         Ok(())
     }
 
+    /// The number of the chunk that a record shares with others, and its row in it, where
+    /// [`direct`](Table::direct) or [`locate`](Table::locate) may know a way around unpacking that chunk.
+    /// A reader that has unpacked it already takes the record from there.
+    fn shared(&self, _record: u64) -> Option<(u64, u64)> {
+        None
+    }
+
     /// Decodes a chunk of one record, whose size is `out.len()`, into `out`.
     fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let decoded = self.decode(chunk, stored)?;
@@ -190,6 +248,12 @@ pub trait Table: Send + Sync {
 
     /// What there is to tell about the file.
     fn describe(&self) -> Description;
+
+    /// The table as bytes for [`Format::open_indexed`], where finding the chunks again would cost more than
+    /// reading them from a file of its own.
+    fn index_bytes(&self) -> Option<Vec<u8>> {
+        None
+    }
 
     /// What the caller should be warned of, though the file can be read.
     fn warning(&self) -> Option<&'static str> {
@@ -232,6 +296,12 @@ impl Decoded {
     /// The bytes of all records together.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl Weight for Decoded {
+    fn weight(&self) -> usize {
+        self.memory()
     }
 }
 

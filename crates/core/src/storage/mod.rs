@@ -8,6 +8,7 @@
 //! | [`memory`] | bytes that are already in memory |
 //! | [`output`] | what a writer writes to: streams, patches |
 //! | [`publish`] | the one helper that makes a file appear whole or not at all |
+//! | [`skim`] | reading headers and skipping what lies between them |
 //! | [`window`] | reading from front to back in large pieces |
 //!
 //! Another way of reading (a queue of asynchronous reads, an object store) is one more file
@@ -20,6 +21,7 @@ pub mod map;
 pub mod memory;
 pub mod output;
 pub mod publish;
+pub mod skim;
 pub mod window;
 
 use crate::error::Result;

@@ -1,0 +1,87 @@
+//! RecordIO: chunks one after the other and nothing else, each with a header of 20 bytes.
+//!
+//! | at byte | size | field |
+//! |---|---|---|
+//! | 0 | 4 | magic, `04 03 02 01` |
+//! | 4 | 4 | CRC-32 of the payload as it is stored |
+//! | 8 | 4 | codec: 0 none, 1 snappy frames, 2 gzip |
+//! | 12 | 4 | size of the payload |
+//! | 16 | 4 | number of records |
+//! | 20 | | payload: for each record its length (4 bytes) and its bytes, all of it through the codec |
+//!
+//! All numbers are little-endian. A file of 0 bytes has no records, and files may be joined end to end. There is
+//! no table: opening skips from header to header. No hash covers a header and nothing tells the end of a file, so
+//! a file cut exactly between two chunks looks whole; say how many records you expect if that matters.
+
+mod encoder;
+mod header;
+mod payload;
+mod rows;
+mod scan;
+mod table;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use super::options::WriteOptions;
+use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use crate::error::Result;
+use crate::storage::Storage;
+
+/// The RecordIO format.
+pub struct RecordIo;
+
+impl Format for RecordIo {
+    fn name(&self) -> &'static str {
+        "recordio"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &[".recordio"]
+    }
+
+    fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
+        let mut head = [0; header::MAGIC.len()];
+        if storage.len() < head.len() as u64 {
+            return Ok(Probe::No);
+        }
+        storage.read_at(0, &mut head)?;
+        Ok(if head == header::MAGIC { Probe::Yes } else { Probe::No })
+    }
+
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
+        Ok(Box::new(table::Chunks::open(storage, options)?))
+    }
+
+    fn open_indexed(
+        &self,
+        storage: &dyn Storage,
+        index: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Box<dyn Table>>> {
+        let table = table::Chunks::open_indexed(storage, index, options)?;
+        Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
+    }
+
+    fn scan(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        scan::scan(storage, options, visit)
+    }
+
+    fn walk(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(Span) -> Result<()>,
+    ) -> Result<()> {
+        walk::walk(storage, options, visit)
+    }
+
+    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
+        Ok(Box::new(encoder::ChunkEncoder::new(options)?))
+    }
+}

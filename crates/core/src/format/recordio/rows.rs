@@ -1,0 +1,125 @@
+//! Where the records of a chunk are, found out when the chunk was first unpacked and remembered from then on.
+//!
+//! A chunk has 32 MiB by default, and no table of its records. Once they are known, a record costs the bytes of
+//! that record: as they are in an uncompressed chunk, and a few frames in a snappy chunk whose frames follow the
+//! records, as the original writes them. Records of other chunks can only be had by unpacking the chunk.
+
+use super::header::{Codec, HEADER, Header, PREFIX};
+use crate::cache::Weight;
+use crate::codec::snappy_frames::Frames;
+use std::ops::Range;
+
+/// A record of an uncompressed chunk. A payload has less than 2^32 bytes, so that 32 bits are enough.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain {
+    /// Where it ends in the payload. It begins behind its length, which follows the record before it.
+    end: u32,
+    /// CRC-32 of its bytes, so that a later read is verified as well as the first.
+    checksum: u32,
+}
+
+/// A record of a snappy chunk that has frames of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Framed {
+    /// Where its frames begin in the payload, that of its length first. They end where the next record's begin.
+    begin: u32,
+    /// Its size, unpacked.
+    size: u32,
+}
+
+/// The records of one chunk.
+pub(super) enum Rows {
+    Plain(Vec<Plain>),
+    Framed(Vec<Framed>, u32),
+}
+
+impl Weight for Rows {
+    fn weight(&self) -> usize {
+        let heap = match self {
+            Rows::Plain(rows) => rows.capacity() * size_of::<Plain>(),
+            Rows::Framed(rows, _) => rows.capacity() * size_of::<Framed>(),
+        };
+        heap + size_of::<Self>()
+    }
+}
+
+impl Rows {
+    /// The bytes that are needed to remember so many records.
+    pub(super) fn weight_of(records: u64) -> u64 {
+        records.saturating_mul(size_of::<Plain>() as u64) + size_of::<Self>() as u64
+    }
+
+    /// The records of an unpacked chunk; `ends` is where each ends in `unpacked`. None where they cannot be had one
+    /// by one.
+    pub(super) fn of(
+        header: &Header,
+        stored: &[u8],
+        unpacked: &[u8],
+        ends: &[usize],
+        checksums: bool,
+    ) -> Option<Self> {
+        let begins = std::iter::once(0).chain(ends.iter().copied());
+        match header.codec {
+            Codec::None => {
+                let plain = |(begin, &end): (usize, &usize)| {
+                    let checksum =
+                        if checksums { crc32fast::hash(&unpacked[begin + PREFIX..end]) } else { 0 };
+                    Plain { end: end as u32, checksum }
+                };
+                Some(Rows::Plain(begins.zip(ends).map(plain).collect()))
+            }
+            Codec::Snappy => {
+                let payload = &stored[HEADER as usize..];
+                let mut frames = Frames::of_stream(payload, 0);
+                let mut rows = Vec::with_capacity(ends.len());
+                // Unpacked bytes before the next frame.
+                let mut reached = 0;
+                for (begin, &end) in begins.zip(ends) {
+                    let mut first = None;
+                    while reached < end {
+                        let frame = frames.next_frame().ok()??;
+                        if reached == begin {
+                            first.get_or_insert(frame.begin as u32);
+                        }
+                        reached += frame.decoded_bytes();
+                    }
+                    // A frame that also holds bytes of the next record is not this record's own.
+                    let (begin, size) = (first.filter(|_| reached == end)?, end - begin - PREFIX);
+                    rows.push(Framed { begin, size: size as u32 });
+                }
+                Some(Rows::Framed(rows, payload.len() as u32))
+            }
+            Codec::Gzip => None,
+        }
+    }
+
+    /// The size of a record.
+    pub(super) fn size(&self, row: u64) -> Option<u64> {
+        match self {
+            Rows::Plain(_) => self.bytes(row).map(|bytes| bytes.end - bytes.start),
+            Rows::Framed(rows, _) => rows.get(row as usize).map(|row| row.size.into()),
+        }
+    }
+
+    /// Where the bytes of a record of an uncompressed chunk are, counted from the header of the chunk.
+    pub(super) fn bytes(&self, row: u64) -> Option<Range<u64>> {
+        let Rows::Plain(rows) = self else { return None };
+        let end = rows.get(row as usize)?.end;
+        let before = if row == 0 { 0 } else { rows[row as usize - 1].end };
+        Some(HEADER + u64::from(before) + PREFIX as u64..HEADER + u64::from(end))
+    }
+
+    /// The checksum of a record of an uncompressed chunk.
+    pub(super) fn checksum(&self, row: u64) -> Option<u32> {
+        let Rows::Plain(rows) = self else { return None };
+        rows.get(row as usize).map(|row| row.checksum)
+    }
+
+    /// Where the frames of a record are, counted from the header of the chunk.
+    pub(super) fn frames(&self, row: u64) -> Option<Range<u64>> {
+        let Rows::Framed(rows, payload) = self else { return None };
+        let begin = rows.get(row as usize)?.begin;
+        let end = rows.get(row as usize + 1).map_or(*payload, |next| next.begin);
+        Some(HEADER + u64::from(begin)..HEADER + u64::from(end))
+    }
+}

@@ -1,0 +1,294 @@
+//! Where the chunks of a file are: 16 bytes each, found by skipping from header to header.
+
+use super::header::{Codec, HEADER, Header, PREFIX};
+use super::payload;
+use super::rows::Rows;
+use crate::cache::Cache;
+use crate::codec::snappy_frames::Frames;
+use crate::error::{Error, Result};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, side_index};
+use crate::storage::{Storage, skim::Skim};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes that may be spent on remembering where records are in their chunks.
+const ROWS_BYTES: usize = 64 << 20;
+/// Headers that are looked at before a side index is believed.
+const SAMPLES: u64 = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: u64,
+    /// Number of the record behind the last one of this chunk.
+    end: u64,
+}
+
+/// The chunks of one file.
+pub(super) struct Chunks {
+    places: Vec<Place>,
+    file_size: u64,
+    /// One bit for each codec that some chunk names.
+    codecs: u8,
+    options: ReadOptions,
+    rows: Cache<u64, Rows>,
+}
+
+impl Chunks {
+    fn empty(storage: &dyn Storage, options: &ReadOptions) -> Self {
+        let rows = Cache::new(ROWS_BYTES);
+        Chunks { places: Vec::new(), file_size: storage.len(), codecs: 0, options: *options, rows }
+    }
+
+    /// Skips from header to header.
+    pub(super) fn open(storage: &dyn Storage, options: &ReadOptions) -> Result<Self> {
+        let mut table = Self::empty(storage, options);
+        let mut skim = Skim::new(storage);
+        let mut offset = 0;
+        while offset < table.file_size {
+            let header = read_header(&mut skim, offset, table.file_size)?;
+            table.codecs |= 1 << header.codec.number();
+            let end = table.records() + u64::from(header.records);
+            table.places.push(Place { offset, end });
+            offset += header.stored();
+        }
+        table.places.shrink_to_fit();
+        Ok(table)
+    }
+
+    /// Takes the places from a side index, after a look at some of the headers.
+    pub(super) fn open_indexed(
+        storage: &dyn Storage,
+        index: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Self>> {
+        let mut table = Self::empty(storage, options);
+        let size = table.file_size;
+        let mut records = 0u64;
+        let detail = side_index::read(index, "recordio", size, HEADER, |offset, count| {
+            records = records.checked_add(count).filter(|_| count > 0)?;
+            table.places.push(Place { offset, end: records });
+            Some(())
+        });
+        let Some(detail) = detail else { return Ok(None) };
+        table.codecs = detail;
+        let mut skim = Skim::new(storage);
+        for sample in side_index::samples(table.chunks(), SAMPLES) {
+            let chunk = table.whole(sample);
+            match read_header(&mut skim, chunk.stored.start, size) {
+                Ok(header) if header.is_of(&chunk) && detail & (1 << header.codec.number()) != 0 => {}
+                Err(error) if error.is_from_outside() => return Err(error),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(table))
+    }
+
+    /// The number of the chunk that holds a record, and the record's row in it.
+    fn find(&self, record: u64) -> (u64, u64) {
+        let chunk = self.places.partition_point(|place| place.end <= record);
+        let first = if chunk == 0 { 0 } else { self.places[chunk - 1].end };
+        (chunk as u64, record - first)
+    }
+
+    /// The chunk of that number.
+    fn whole(&self, index: u64) -> Chunk {
+        let at = index as usize;
+        let first_record = if at == 0 { 0 } else { self.places[at - 1].end };
+        let Place { offset, end } = self.places[at];
+        let next = self.places.get(at + 1).map_or(self.file_size, |next| next.offset);
+        Chunk { index, stored: offset..next, first_record, records: end - first_record }
+    }
+
+    /// What is remembered of the chunk that holds a record: where the chunk begins, its rows, and the record's row.
+    fn remembered(&self, record: u64) -> Option<(u64, Arc<Rows>, u64)> {
+        let (chunk, row) = self.find(record);
+        Some((self.places.get(chunk as usize)?.offset, self.rows.get(chunk)?, row))
+    }
+
+    fn unpack(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
+        let at = chunk.stored.start;
+        let head = &stored[..stored.len().min(HEADER as usize)];
+        let header = Header::parse(head, at, self.file_size)?;
+        if !header.is_of(chunk) || stored.len() as u64 != header.stored() {
+            return Err(Error::format("chunk is not the one that the table has here")
+                .at(at)
+                .expected(format_args!(
+                    "{} records in {} bytes",
+                    chunk.records,
+                    chunk.stored.end.saturating_sub(at)
+                ))
+                .found(format_args!("{} in {}", header.records, header.stored()))
+                .hint("the file changed, or its side index is of another file"));
+        }
+        let unpacked = payload::unpack(&header, stored, at, &self.options)?;
+        let mut ends = Vec::with_capacity((header.records as usize).min(unpacked.len() / PREFIX));
+        payload::split(&unpacked, header.records, at, |place| {
+            ends.push(place.end);
+            Ok(())
+        })
+        .map_err(|e| e.for_record(chunk.first_record + ends.len() as u64))?;
+        if Rows::weight_of(chunk.records) <= ROWS_BYTES as u64
+            && let Some(rows) = Rows::of(&header, stored, &unpacked, &ends, self.options.checksums)
+        {
+            self.rows.put(chunk.index, Arc::new(rows));
+        }
+        let bytes = payload::without_lengths(unpacked, &mut ends);
+        Decoded::new(bytes, ends)
+    }
+
+    /// Whether a chunk is one that `locate` made up for the frames of one record.
+    fn is_of_frames(&self, chunk: &Chunk) -> bool {
+        chunk.index >= self.chunks()
+    }
+}
+
+impl Header {
+    fn is_of(&self, chunk: &Chunk) -> bool {
+        let stored = chunk.stored.end.saturating_sub(chunk.stored.start);
+        self.stored() == stored && u64::from(self.records) == chunk.records
+    }
+}
+
+fn read_header(skim: &mut Skim<'_>, at: u64, file_size: u64) -> Result<Header> {
+    Header::parse(skim.get("chunk header", at, HEADER.min(file_size - at))?, at, file_size)
+}
+
+/// Unpacks the frames of one record, its length first, into `out`.
+fn decode_frames(stored: &[u8], at: u64, out: &mut [u8], checksums: bool) -> Result<()> {
+    let mut length = [0; PREFIX];
+    let mut frames = Frames::of_part(stored, at);
+    let total = PREFIX + out.len();
+    let mut reached = 0;
+    while let Some(frame) = frames.next_frame()? {
+        let next = reached + frame.decoded_bytes();
+        if next > total {
+            reached = next;
+            break;
+        }
+        if next <= PREFIX {
+            frame.decode_into(&mut length[reached..next], checksums)?;
+        } else if reached >= PREFIX {
+            frame.decode_into(&mut out[reached - PREFIX..next - PREFIX], checksums)?;
+        } else {
+            let mut both = vec![0; next - reached];
+            frame.decode_into(&mut both, checksums)?;
+            let (head, tail) = both.split_at(PREFIX - reached);
+            length[reached..].copy_from_slice(head);
+            out[..tail.len()].copy_from_slice(tail);
+        }
+        reached = next;
+    }
+    if reached == total && u32::from_le_bytes(length) as usize == out.len() {
+        return Ok(());
+    }
+    Err(Error::format("record is not as it was when its chunk was first read")
+        .at(at)
+        .expected(format_args!("{} bytes", out.len()))
+        .found(format_args!("{} of {}", reached.saturating_sub(PREFIX), u32::from_le_bytes(length)))
+        .hint("the file changed; open it again"))
+}
+
+impl Table for Chunks {
+    fn records(&self) -> u64 {
+        self.places.last().map_or(0, |place| place.end)
+    }
+
+    fn chunks(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    fn locate(&self, record: u64) -> Result<(Chunk, u64)> {
+        if let Some((offset, rows, row)) = self.remembered(record)
+            && let Some(frames) = rows.frames(row)
+        {
+            // A number that no whole chunk has, so that the two are never taken for each other.
+            let index = self.chunks() + record;
+            let stored = offset + frames.start..offset + frames.end;
+            return Ok((Chunk { index, stored, first_record: record, records: 1 }, 0));
+        }
+        let (chunk, row) = self.find(record);
+        Ok((self.whole(chunk), row))
+    }
+
+    fn size(&self, record: u64) -> Result<Option<u64>> {
+        Ok(self.remembered(record).and_then(|(_, rows, row)| rows.size(row)))
+    }
+
+    fn direct(&self, record: u64) -> Result<Option<Range<u64>>> {
+        let Some((offset, rows, row)) = self.remembered(record) else { return Ok(None) };
+        Ok(rows.bytes(row).map(|bytes| offset + bytes.start..offset + bytes.end))
+    }
+
+    fn shared(&self, record: u64) -> Option<(u64, u64)> {
+        Some(self.find(record))
+    }
+
+    fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {
+        // Forgotten since the read was planned: then there is nothing to compare with, and the chunk was right
+        // when it was read as a whole.
+        let remembered = self.remembered(record).filter(|_| self.options.checksums);
+        let Some((offset, rows, row)) = remembered else { return Ok(()) };
+        let (computed, expected) = (crc32fast::hash(bytes), rows.checksum(row));
+        if expected.is_none_or(|expected| expected == computed) {
+            return Ok(());
+        }
+        Err(Error::checksum("record is not as it was when its chunk was first read")
+            .at(offset + rows.bytes(row).map_or(0, |bytes| bytes.start))
+            .expected(format_args!("{:#010x}", expected.unwrap_or_default()))
+            .found(format_args!("{computed:#010x}"))
+            .hint("the file changed; open it again"))
+    }
+
+    fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        if self.is_of_frames(chunk) {
+            return decode_frames(stored, chunk.stored.start, out, self.options.checksums);
+        }
+        let decoded = self.unpack(chunk, stored)?;
+        match decoded.row(0) {
+            Some(record) if record.len() == out.len() => {
+                out.copy_from_slice(record);
+                Ok(())
+            }
+            _ => Err(Error::format("record is not as it was when its chunk was first read")
+                .at(chunk.stored.start)
+                .hint("the file changed; open it again")),
+        }
+    }
+
+    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
+        if !self.is_of_frames(chunk) {
+            return self.unpack(chunk, stored);
+        }
+        // Its size was forgotten since the read was planned, but the frames add up to it.
+        let (mut frames, mut total) = (Frames::of_part(stored, chunk.stored.start), 0);
+        while let Some(frame) = frames.next_frame()? {
+            total += frame.decoded_bytes();
+        }
+        let mut out = vec![0; total.saturating_sub(PREFIX)];
+        decode_frames(stored, chunk.stored.start, &mut out, self.options.checksums)?;
+        let ends = vec![out.len()];
+        Decoded::new(out, ends)
+    }
+
+    fn describe(&self) -> Description {
+        let only = |codec: Codec| self.codecs == 1 << codec.number();
+        let codec = Codec::ALL.into_iter().zip(Codec::NAMES).find(|(codec, _)| only(*codec));
+        let plain = only(Codec::None) || self.places.is_empty();
+        let around = HEADER * self.chunks() + PREFIX as u64 * self.records();
+        Description {
+            codec: codec.map(|(_, name)| name.to_owned()),
+            record_bytes: plain.then(|| self.file_size.saturating_sub(around)),
+            options: None,
+        }
+    }
+
+    fn index_bytes(&self) -> Option<Vec<u8>> {
+        let mut first = 0;
+        let entries = self.places.iter().map(|place| {
+            let count = place.end - first;
+            first = place.end;
+            (place.offset, Some(count))
+        });
+        Some(side_index::write("recordio", self.file_size, self.codecs, entries))
+    }
+}

@@ -1,0 +1,351 @@
+//! Whole files: the original's own, round trips, and files made to break a reader.
+
+use super::RecordIo;
+use super::header::{Codec, HEADER, Header};
+use crate::error::{Kind, Result};
+use crate::format::options::WriteOptions;
+use crate::format::{Format, Probe, ReadOptions, Span, Table, detect};
+use crate::shard::Shard;
+use crate::storage::{memory::Memory, output::Stream};
+use crate::verify::verify;
+use crate::{Limits, Reader};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
+    let mut encoder = RecordIo.encoder(options).unwrap();
+    let (mut out, job) = (Stream::new(Vec::new()), encoder.job());
+    encoder.start(&mut out).unwrap();
+    for record in records {
+        if let Some(group) = encoder.push(record).unwrap() {
+            encoder.place(job(group).unwrap(), &mut out).unwrap();
+        }
+    }
+    if let Some(group) = encoder.flush() {
+        encoder.place(job(group).unwrap(), &mut out).unwrap();
+    }
+    encoder.finish(&mut out).unwrap();
+    out.into_inner()
+}
+
+fn options(codec: &str, chunk_bytes: u64) -> WriteOptions {
+    WriteOptions::default().with_text("codec", codec).with_int("chunk_bytes", chunk_bytes)
+}
+
+fn reader(file: &[u8], cache: usize) -> Result<Reader> {
+    let storage = Arc::new(Memory::new("test.recordio", file.to_vec()));
+    let shard = Shard::over(storage, Default::default(), Some("recordio"), ReadOptions::default())?;
+    Reader::new(vec![Arc::new(shard)], cache)
+}
+
+/// All records by number, twice: the second time by what was remembered the first time.
+fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut passes = Vec::new();
+    for cache in [0, 1 << 20] {
+        let reader = reader(file, cache)?;
+        for _ in 0..2 {
+            passes.push((0..reader.len()).map(|i| reader.read(i)).collect::<Result<Vec<_>>>()?);
+        }
+        let mut batch: Vec<Vec<u8>> = Vec::new();
+        reader.read_batch(&(0..reader.len()).collect::<Vec<_>>(), &mut batch)?;
+        passes.push(batch);
+    }
+    assert!(passes.windows(2).all(|two| two[0] == two[1]), "two ways to a record differ");
+    Ok(passes.remove(0))
+}
+
+fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut records = Vec::new();
+    RecordIo.scan(&Memory::new("test", file), &ReadOptions::default(), &mut |record| {
+        records.push(record.to_vec());
+        Ok(())
+    })?;
+    Ok(records)
+}
+
+/// The records in chunks that a walk finds whole, and the number of problems.
+fn walked(file: &[u8]) -> (u64, u64) {
+    let memory = Memory::new("test", file);
+    let report = verify(&memory, Some("recordio"), &ReadOptions::default(), &mut |_| Ok(())).unwrap();
+    (report.records, report.problem_count)
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/recordio/");
+    std::fs::read(format!("{folder}{name}.recordio")).unwrap()
+}
+
+fn records(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+#[test]
+fn the_originals_files_are_read_and_written_to_the_byte() {
+    for (name, n, codec, chunk_bytes) in [
+        ("none_default", 40, "none", 32 << 20),
+        ("none_chunk200", 40, "none", 200),
+        ("none_all_empty", 9, "none", 10),
+        ("none_big", 3, "none", 200_001),
+        ("snappy_default", 40, "snappy", 32 << 20),
+        ("snappy_chunk200", 40, "snappy", 200),
+        ("snappy_all_empty", 9, "snappy", 10),
+        ("snappy_big", 5, "snappy", 32 << 20),
+        ("snappy_many", 3000, "snappy", 1000),
+        ("snappy_exact", 66, "snappy", 32 << 20),
+        ("cut_rule", 8, "none", 10),
+        ("empty", 0, "snappy", 32 << 20),
+    ] {
+        let file = golden(name);
+        let found = read(&file).unwrap();
+        assert_eq!(found.len(), n, "{name}");
+        assert_eq!(scan(&file).unwrap(), found, "{name}");
+        assert_eq!(walked(&file), (n as u64, 0), "{name}");
+        assert!(write(&options(codec, chunk_bytes), &found) == file, "{name} is written differently");
+    }
+}
+
+#[test]
+fn gzip_old_frames_padding_and_joined_files_are_read() {
+    let plain = read(&golden("none_default")).unwrap();
+    for name in ["gzip_default", "gzip_chunk200", "old_snappy"] {
+        assert_eq!(read(&golden(name)).unwrap(), plain, "{name}");
+        assert_eq!(scan(&golden(name)).unwrap(), plain, "{name}");
+    }
+    assert_eq!(read(&golden("old_snappy_big")).unwrap().len(), 3);
+    assert_eq!(read(&golden("snappy_padding_mid")).unwrap().len(), 1);
+    let joined: Vec<_> = [&records(&["x", "x"])[..], &plain].concat();
+    assert_eq!(read(&golden("concat_mixed")).unwrap(), joined);
+}
+
+#[test]
+fn an_empty_file_has_no_records_by_name_or_by_suffix() {
+    assert_eq!(reader(b"", 0).unwrap().len(), 0);
+    assert_eq!(detect::detect(&Memory::new("a.recordio", b"")).unwrap().name(), "recordio");
+    assert_eq!(RecordIo.probe(&Memory::new("a", b"")).unwrap(), Probe::No);
+    assert_eq!(RecordIo.probe(&Memory::new("a", golden("none_one"))).unwrap(), Probe::Yes);
+}
+
+#[test]
+fn damage_is_a_named_error_at_its_place_and_costs_one_chunk() {
+    // Chunk 1 of the six begins at byte 193 of the uncompressed files, at 331 of the others, and has 11 of the 40.
+    for (name, kind, offset, whole) in [
+        ("none_bad_crc", Kind::Checksum, 193, 29),
+        ("none_bad_payload", Kind::Checksum, 193, 29),
+        ("none_bad_magic_mid", Kind::Format, 193, 29),
+        ("none_bad_compressor", Kind::Format, 201, 29),
+        ("none_numrec_zero", Kind::Format, 209, 29),
+        ("none_numrec_plus1", Kind::Format, 193, 29),
+        ("none_numrec_minus1", Kind::Format, 193, 29),
+        ("none_size_max", Kind::Truncated, 213, 29),
+        ("none_trunc_header_2", Kind::Truncated, 991, 36),
+        ("none_trunc_header_17", Kind::Truncated, 991, 36),
+        ("none_trunc_payload", Kind::Truncated, 1011, 36),
+        ("none_trailing", Kind::Format, 1137, 40),
+        ("none_reclen_past_end", Kind::Format, 0, 0),
+        ("none_extra_payload", Kind::Format, 0, 0),
+        ("snappy_bad_payload", Kind::Checksum, 331, 29),
+        ("snappy_inner_crc", Kind::Checksum, 361, 29),
+        ("snappy_padding_tail", Kind::Format, 53, 0),
+    ] {
+        let file = golden(name);
+        for error in [read(&file).unwrap_err(), scan(&file).unwrap_err()] {
+            assert_eq!(format!("{:?}", error.kind()), format!("{kind:?}"), "{name}: {error}");
+            assert_eq!(error.offset(), Some(offset), "{name}: {error}");
+            assert!(error.found_text().is_some() && error.expected_text().is_some(), "{name}: {error}");
+        }
+        assert_eq!(walked(&file), (whole, 1), "{name}");
+    }
+}
+
+#[test]
+fn a_wrong_payload_size_is_seen_by_every_way_of_reading() {
+    // Opening misses the next header, one byte off; reading in order sees that the hash is of another payload.
+    let file = golden("none_size_plus1");
+    let (opened, scanned) = (read(&file).unwrap_err(), scan(&file).unwrap_err());
+    assert!(matches!(opened.kind(), Kind::Format) && opened.offset() == Some(451), "{opened}");
+    assert!(matches!(scanned.kind(), Kind::Checksum) && scanned.offset() == Some(193), "{scanned}");
+    assert_eq!(walked(&file), (29, 1));
+}
+
+#[test]
+fn a_record_as_large_as_a_chunk_is_refused_and_the_rest_is_written() {
+    let mut encoder = RecordIo.encoder(&options("none", 10)).unwrap();
+    assert!(encoder.push(b"123456789").unwrap().is_none());
+    let error = encoder.push(b"1234567890").unwrap_err();
+    assert!(matches!(error.kind(), Kind::Argument));
+    assert!(error.to_string().contains("the largest has 9"), "{error}");
+    assert!(encoder.push(b"1").unwrap().is_none(), "10 bytes fill a chunk and do not begin another");
+    assert_eq!(encoder.push(b"2").unwrap().map(|group| group.ends), Some(vec![9, 10]));
+}
+
+#[test]
+fn options_are_refused_by_name() {
+    let refused = |options: WriteOptions| RecordIo.encoder(&options).err().unwrap().to_string();
+    let default = WriteOptions::default;
+    assert!(refused(default().with_text("codec", "zstd")).contains("one of none, snappy, gzip"));
+    assert!(refused(default().with_int("level", 3)).contains("level= is for codec='gzip'"));
+    assert!(refused(options("gzip", 100).with_int("level", 10)).contains("from 0 to 9"));
+    assert!(refused(default().with_int("chunk_bytes", 0)).contains("from 1 to 2147483648"));
+    assert!(refused(default().with_int("group_size", 1)).contains("chunk_bytes"));
+}
+
+#[test]
+fn later_reads_fetch_the_record_alone() {
+    let written: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i; 50 + usize::from(i)]).collect();
+    for (codec, per_record) in [("none", 0), ("snappy", 20)] {
+        let file = write(&options(codec, 1 << 20), &written);
+        let table = RecordIo.open(&Memory::new("test", &file), &ReadOptions::default()).unwrap();
+        assert_eq!(table.size(7).unwrap(), None);
+        let (chunk, row) = table.locate(7).unwrap();
+        assert_eq!((chunk.records, row), (100, 7));
+        table.decode(&chunk, &file).unwrap();
+        assert_eq!(table.size(7).unwrap(), Some(57));
+        let range = match table.direct(7).unwrap() {
+            Some(range) => range,
+            None => table.locate(7).unwrap().0.stored,
+        };
+        assert!(range.end - range.start <= 57 + per_record, "{codec}: {range:?}");
+    }
+}
+
+#[test]
+fn what_changes_under_a_reader_is_seen_by_later_reads_too() {
+    let written = records(&["first record", "second record", "third record"]);
+    for codec in ["none", "snappy"] {
+        let mut file = write(&options(codec, 1 << 20), &written);
+        let table = RecordIo.open(&Memory::new("test", &file), &ReadOptions::default()).unwrap();
+        table.decode(&table.locate(0).unwrap().0, &file).unwrap();
+        let last = file.len() - 1;
+        file[last] ^= 1;
+        let mut out = vec![0; 12];
+        let error = match table.direct(2).unwrap() {
+            Some(range) => table.check(2, &file[range.start as usize..range.end as usize]),
+            None => {
+                let chunk = table.locate(2).unwrap().0;
+                let stored = &file[chunk.stored.start as usize..chunk.stored.end as usize];
+                table.decode_into(&chunk, stored, &mut out)
+            }
+        };
+        assert!(matches!(error.unwrap_err().kind(), Kind::Checksum), "{codec}");
+    }
+}
+
+#[test]
+fn a_chunk_that_unpacks_to_more_than_the_limit_is_refused() {
+    for codec in ["snappy", "gzip"] {
+        let file = write(&options(codec, 1 << 20), &[vec![0; 100_000]]);
+        let limits = Limits { decoded_chunk_bytes: 50_000, ..Limits::default() };
+        let options = ReadOptions { limits, ..ReadOptions::default() };
+        let error = RecordIo.scan(&Memory::new("test", file), &options, &mut |_| Ok(())).unwrap_err();
+        assert!(matches!(error.kind(), Kind::Limit), "{error}");
+    }
+}
+
+#[test]
+fn false_headers_cost_no_more_than_a_few_passes() {
+    // Each header claims all that follows it, so that hashing what each claims would read the file 13,000 times.
+    let (headers, mut file) = (13_000u32, Vec::new());
+    for i in 0..headers {
+        let payload = (headers - i - 1) * HEADER as u32;
+        file.extend(Header { checksum: i, codec: Codec::Gzip, payload, records: 1 }.to_bytes());
+    }
+    let mut covered = 0;
+    let visit = &mut |span: Span| {
+        covered += span.range().end - span.range().start;
+        Ok(())
+    };
+    let memory = Memory::new("test", &file);
+    RecordIo.walk(&memory, &ReadOptions::default(), visit).unwrap();
+    assert_eq!(covered, file.len() as u64);
+}
+
+#[test]
+fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
+    let file = golden("snappy_many");
+    let (memory, options) = (Memory::new("test", &file), ReadOptions::default());
+    let opened = RecordIo.open(&memory, &options).unwrap();
+    let index = opened.index_bytes().unwrap();
+    assert!((index.len() as u64) < 50 + 6 * opened.chunks(), "{} bytes", index.len());
+    let indexed = RecordIo.open_indexed(&memory, &index, &options).unwrap().unwrap();
+    let table = |table: &dyn Table| {
+        let places: Vec<_> = (0..table.records()).map(|i| table.locate(i).unwrap()).collect();
+        (table.describe(), places)
+    };
+    assert!(table(&*opened) == table(&*indexed));
+    let mut other = golden("snappy_many");
+    other.swap(0, 1);
+    assert!(RecordIo.open_indexed(&Memory::new("test", &other), &index, &options).unwrap().is_none());
+    let shorter = Memory::new("test", &file[..file.len() - 1]);
+    assert!(RecordIo.open_indexed(&shorter, &index, &options).unwrap().is_none());
+}
+
+fn codecs() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("none"), Just("snappy"), Just("gzip")]
+}
+
+fn some_records() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    prop::collection::vec(prop::collection::vec(0u8..5, 0..40), 0..30)
+}
+
+proptest! {
+    #[test]
+    fn records_round_trip(written in some_records(), codec in codecs(), chunk_bytes in 41u64..300) {
+        let file = write(&options(codec, chunk_bytes), &written);
+        prop_assert_eq!(read(&file).unwrap(), written.clone());
+        prop_assert_eq!(scan(&file).unwrap(), written.clone());
+        prop_assert_eq!(walked(&file), (written.len() as u64, 0));
+        // Chunks are cut by the bytes of the records alone.
+        let table = RecordIo.open(&Memory::new("test", file), &ReadOptions::default()).unwrap();
+        let (mut chunks, mut pending) = (u64::from(!written.is_empty()), 0);
+        for record in &written {
+            if pending + record.len() as u64 > chunk_bytes {
+                (chunks, pending) = (chunks + 1, 0);
+            }
+            pending += record.len() as u64;
+        }
+        prop_assert_eq!(table.chunks(), chunks);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_a_named_error_or_changes_nothing(written in some_records(), codec in codecs(), at: prop::sample::Index, bit in 0u8..8) {
+        let mut file = write(&options(codec, 100), &written);
+        prop_assume!(!file.is_empty());
+        let at = at.index(file.len());
+        file[at] ^= 1 << bit;
+        match read(&file) {
+            Ok(found) => prop_assert_eq!(found, written.clone()),
+            Err(error) => prop_assert!(error.offset().is_some(), "{}", error),
+        }
+        prop_assert!(scan(&file).is_err());
+        prop_assert!(walked(&file).1 > 0, "a walk sees every flip");
+    }
+
+    #[test]
+    fn a_cut_is_a_truncation_unless_it_is_between_chunks(written in some_records(), codec in codecs(), at: prop::sample::Index) {
+        let file = write(&options(codec, 100), &written);
+        prop_assume!(!file.is_empty());
+        let cut = &file[..at.index(file.len())];
+        match (read(cut), scan(cut)) {
+            (Ok(found), Ok(scanned)) => {
+                prop_assert_eq!(&found, &scanned);
+                prop_assert!(written.starts_with(&found));
+            }
+            (Err(opened), Err(scanned)) => {
+                prop_assert!(matches!(opened.kind(), Kind::Truncated), "{}", opened);
+                prop_assert!(matches!(scanned.kind(), Kind::Truncated), "{}", scanned);
+            }
+            _ => prop_assert!(false, "opening and scanning disagree"),
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(mut file: Vec<u8>, begun: bool) {
+        if begun {
+            file.splice(0..0, [4, 3, 2, 1]);
+        }
+        let _ = read(&file);
+        let _ = scan(&file);
+        let _ = walked(&file);
+        let _ = RecordIo.open_indexed(&Memory::new("test", &file), &file, &ReadOptions::default());
+    }
+}

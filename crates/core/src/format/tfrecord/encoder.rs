@@ -1,0 +1,101 @@
+//! Writing records, as they are or as one compressed stream.
+//!
+//! A stream is compressed in parts that do not know of each other, so that any thread can compress one, and is still
+//! one stream: each part ends at a whole byte, and their checksums can be added up. A part is about 1 MiB before
+//! compression, whatever the number of threads, so the bytes do not depend on it either.
+
+use super::frame::{self, AROUND};
+use crate::codec::gzip::{self, Wrapper};
+use crate::error::{Error, Result};
+use crate::format::options::WriteOptions;
+use crate::format::{EncodeJob, Encoded, Encoder, Group};
+use crate::storage::output::Output;
+use std::sync::Arc;
+
+/// Records are handed on in groups of about this many bytes, or this many records.
+const GROUP_BYTES: usize = 1 << 20;
+const GROUP_RECORDS: usize = 1 << 14;
+const LEVEL: u32 = 6;
+
+pub(super) struct RecordEncoder {
+    wrapper: Option<Wrapper>,
+    level: u32,
+    pending: Group,
+    /// Bytes of the stream before compression, and their checksum.
+    length: u64,
+    checksum: u32,
+}
+
+impl RecordEncoder {
+    pub(super) fn new(options: &WriteOptions) -> Result<Self> {
+        options.only("tfrecord", &["codec", "level", "num_records"])?;
+        let wrapper = match options.word("codec", &["none", "gzip", "zlib"])? {
+            Some("gzip") => Some(Wrapper::Gzip),
+            Some("zlib") => Some(Wrapper::Zlib),
+            _ => None,
+        };
+        let level = options.int("level", 0..=9)?;
+        if level.is_some() && wrapper.is_none() {
+            return Err(Error::argument(
+                "level= is for codec='gzip' and codec='zlib'; codec='none' has no levels",
+            ));
+        }
+        Ok(RecordEncoder {
+            wrapper,
+            level: level.unwrap_or(LEVEL),
+            pending: Group::default(),
+            length: 0,
+            checksum: wrapper.map_or(0, Wrapper::checksum_of_none),
+        })
+    }
+}
+
+impl Encoder for RecordEncoder {
+    fn start(&mut self, out: &mut dyn Output) -> Result<()> {
+        self.wrapper.map_or(Ok(()), |wrapper| out.write_all(wrapper.header(self.level)))
+    }
+
+    fn push(&mut self, record: &[u8]) -> Result<Option<Group>> {
+        self.pending.push(record);
+        let full = self.pending.bytes.len() >= GROUP_BYTES || self.pending.ends.len() >= GROUP_RECORDS;
+        Ok(if full { self.flush() } else { None })
+    }
+
+    fn flush(&mut self) -> Option<Group> {
+        (!self.pending.ends.is_empty()).then(|| std::mem::take(&mut self.pending))
+    }
+
+    fn job(&self) -> EncodeJob {
+        let (wrapper, level) = (self.wrapper, self.level);
+        Arc::new(move |group: Group| {
+            let mut body = Vec::with_capacity(group.bytes.len() + AROUND as usize * group.ends.len());
+            group.iter().for_each(|record| frame::put(&mut body, record));
+            let mut encoded = Encoded {
+                records: group.ends.len() as u64,
+                decoded_bytes: group.bytes.len() as u64,
+                ..Encoded::default()
+            };
+            if let Some(wrapper) = wrapper {
+                encoded.hash = wrapper.checksum(&body).into();
+                body = gzip::deflate_part(&body, level);
+            }
+            encoded.body = body;
+            Ok(encoded)
+        })
+    }
+
+    fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
+        if let Some(wrapper) = self.wrapper {
+            let length = encoded.decoded_bytes + AROUND * encoded.records;
+            self.checksum = wrapper.combine(self.checksum, encoded.hash as u32, length);
+            self.length += length;
+        }
+        out.write_all(&encoded.body)
+    }
+
+    fn finish(&mut self, out: &mut dyn Output) -> Result<()> {
+        let Some(wrapper) = self.wrapper else { return Ok(()) };
+        out.write_all(&gzip::LAST_BLOCK)?;
+        out.write_all(&wrapper.trailer(self.checksum, self.length))
+    }
+}

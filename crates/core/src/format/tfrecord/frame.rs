@@ -1,0 +1,76 @@
+//! What is around a record: its length in front, and a checksum for each of the two.
+
+use crate::bytes;
+use crate::error::{Error, Result};
+use crate::hash::crc32c;
+
+/// Bytes before the data: the length and its checksum.
+pub(super) const HEADER: u64 = 12;
+/// Bytes around the data.
+pub(super) const AROUND: u64 = HEADER + 4;
+
+/// The length that a header tells. `head` is its 12 bytes, or what there is of them; `at` is where they are.
+pub(super) fn length(head: &[u8], at: u64, checksums: bool) -> Result<u64> {
+    if (head.len() as u64) < HEADER {
+        return Err(Error::truncated("record header is cut")
+            .at(at)
+            .expected(format_args!("{HEADER} bytes"))
+            .found(head.len()));
+    }
+    let (stored, computed) = (bytes::u32_le(head, 8), crc32c::masked(&head[..8]));
+    if checksums && stored != computed {
+        return Err(Error::checksum("record length checksum mismatch")
+            .at(at)
+            .expected(format_args!("{stored:#010x}"))
+            .found(format_args!("{computed:#010x} for a length of {}", bytes::u64_le(head, 0))));
+    }
+    Ok(bytes::u64_le(head, 0))
+}
+
+/// Where a record of that length that begins at `at` ends, in a file of `size` bytes.
+pub(super) fn end(length: u64, at: u64, size: u64) -> Result<u64> {
+    let whole = length.checked_add(AROUND).ok_or_else(|| impossible(length, at))?;
+    bytes::range("record", at, whole, size).map(|range| range.end)
+}
+
+pub(super) fn impossible(length: u64, at: u64) -> Error {
+    Error::format("impossible record length").at(at).expected("less than 2^64 - 16").found(length)
+}
+
+/// The data of a record that was read with all that is around it, verified.
+pub(super) fn data(stored: &[u8], at: u64, checksums: bool) -> Result<&[u8]> {
+    let length = length(&stored[..stored.len().min(HEADER as usize)], at, checksums)?;
+    if end(length, 0, stored.len() as u64).ok() != Some(stored.len() as u64) {
+        return Err(Error::format("record has another length than the table says")
+            .at(at)
+            .expected(format_args!("{} bytes", (stored.len() as u64).saturating_sub(AROUND)))
+            .found(length)
+            .hint("the file changed, or its side index is of another file"));
+    }
+    let (data, checksum) = stored[HEADER as usize..].split_at(stored.len() - AROUND as usize);
+    if checksums {
+        check(bytes::u32_le(checksum, 0), crc32c::masked(data), at)?;
+    }
+    Ok(data)
+}
+
+/// Compares the checksum of the data of the record at `at`.
+pub(super) fn check(stored: u32, computed: u32, at: u64) -> Result<()> {
+    if stored == computed {
+        return Ok(());
+    }
+    Err(Error::checksum("record data checksum mismatch")
+        .at(at + HEADER)
+        .expected(format_args!("{stored:#010x}"))
+        .found(format_args!("{computed:#010x}"))
+        .hint("other records are readable"))
+}
+
+/// Appends a record as it is stored.
+pub(super) fn put(out: &mut Vec<u8>, record: &[u8]) {
+    let length = (record.len() as u64).to_le_bytes();
+    out.extend_from_slice(&length);
+    out.extend_from_slice(&crc32c::masked(&length).to_le_bytes());
+    out.extend_from_slice(record);
+    out.extend_from_slice(&crc32c::masked(record).to_le_bytes());
+}

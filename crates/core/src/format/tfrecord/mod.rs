@@ -1,0 +1,87 @@
+//! TFRecord: records one after the other and nothing else.
+//!
+//! | at byte | size | field |
+//! |---|---|---|
+//! | 0 | 8 | length of the data |
+//! | 8 | 4 | masked CRC-32C of the length |
+//! | 12 | length | data |
+//! | 12 + length | 4 | masked CRC-32C of the data |
+//!
+//! All numbers are little-endian. A file of 0 bytes has no records. There is no table: opening reads the 12 bytes
+//! before each record and skips the data. Nothing tells the end of a file, so a file cut exactly between two
+//! records looks whole; say how many records you expect if that matters.
+//!
+//! # Compressed files
+//!
+//! The whole file may be one gzip or zlib stream. Such a stream can only be read from its beginning, so opening one
+//! for access by number unpacks all of it once, into a temporary file without a name: that takes the time of
+//! unpacking and, while the file is open, as much space for temporary files as the data has unpacked. It takes no
+//! more memory than a plain file. Going through the records in order ([`Format::scan`]) needs none of this.
+
+mod encoder;
+mod frame;
+mod scan;
+mod stream;
+mod table;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use super::options::WriteOptions;
+use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use crate::error::Result;
+use crate::storage::Storage;
+
+/// The TFRecord format.
+pub struct TfRecord;
+
+impl Format for TfRecord {
+    fn name(&self) -> &'static str {
+        "tfrecord"
+    }
+
+    fn suffixes(&self) -> &'static [&'static str] {
+        &[".tfrecord", ".tfrecord.gz", ".tfrecord.zlib"]
+    }
+
+    fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
+        let (_, begins_well) = stream::wrapper(storage)?;
+        Ok(if begins_well { Probe::Yes } else { Probe::No })
+    }
+
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
+        Ok(Box::new(table::Records::open(storage, options)?))
+    }
+
+    fn open_indexed(
+        &self,
+        storage: &dyn Storage,
+        index: &[u8],
+        options: &ReadOptions,
+    ) -> Result<Option<Box<dyn Table>>> {
+        let table = table::Records::open_indexed(storage, index, options)?;
+        Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
+    }
+
+    fn scan(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        scan::scan(storage, options, visit)
+    }
+
+    fn walk(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(Span) -> Result<()>,
+    ) -> Result<()> {
+        walk::walk(storage, options, visit)
+    }
+
+    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
+        Ok(Box::new(encoder::RecordEncoder::new(options)?))
+    }
+}

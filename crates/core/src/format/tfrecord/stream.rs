@@ -1,0 +1,153 @@
+//! A compressed file as the stream of bytes that it holds.
+
+use super::frame::{self, AROUND, HEADER};
+use crate::bytes;
+use crate::codec::gzip::{Inflater, Wrapper};
+use crate::error::{Error, Kind, Result};
+use crate::storage::Storage;
+
+/// Read, and unpacked, about so many bytes at a time.
+const PIECE: usize = 128 << 10;
+
+/// How the file is wrapped, if it is, and whether a record's header stands at the beginning of what is in it.
+///
+/// The length of a record can look like the beginning of a zlib stream, and rarely of a gzip stream; its checksum
+/// cannot, so it decides.
+pub(super) fn wrapper(storage: &dyn Storage) -> Result<(Option<Wrapper>, bool)> {
+    let mut head = [0; HEADER as usize];
+    let head = &mut head[..HEADER.min(storage.len()) as usize];
+    storage.read_at(0, head)?;
+    if frame::length(head, 0, true).is_ok() {
+        return Ok((None, true));
+    }
+    let Some(wrapper) = [Wrapper::Gzip, Wrapper::Zlib].into_iter().find(|w| w.begins(head)) else {
+        return Ok((None, false));
+    };
+    let (begins_well, fits) = match Stream::new(storage, wrapper).fill(HEADER) {
+        Ok(head) => {
+            let begins_well = frame::length(&head[..head.len().min(HEADER as usize)], 0, true).is_ok();
+            (begins_well, begins_well || head.is_empty())
+        }
+        Err(error) if error.is_from_outside() => return Err(error),
+        Err(error) => (false, matches!(error.kind(), Kind::Truncated)),
+    };
+    // Two bytes begin every zlib stream and too much else; a gzip stream is known by its first four.
+    let wrapped = fits || wrapper == Wrapper::Gzip;
+    Ok((wrapped.then_some(wrapper), begins_well))
+}
+
+/// The unpacked bytes of a compressed file, from the first to the last.
+pub(super) struct Stream<'a> {
+    storage: &'a dyn Storage,
+    inflater: Inflater,
+    /// Bytes read and not yet unpacked: `input[used..]`.
+    input: Vec<u8>,
+    used: usize,
+    /// Bytes unpacked and not yet taken: `output[begin..end]`.
+    output: Vec<u8>,
+    begin: usize,
+    end: usize,
+    /// How many bytes were taken.
+    taken: u64,
+}
+
+impl<'a> Stream<'a> {
+    pub(super) fn new(storage: &'a dyn Storage, wrapper: Wrapper) -> Self {
+        Stream {
+            storage,
+            inflater: Inflater::new(wrapper),
+            input: Vec::new(),
+            used: 0,
+            output: Vec::new(),
+            begin: 0,
+            end: 0,
+            taken: 0,
+        }
+    }
+
+    /// Bytes of the file that were unpacked so far.
+    pub(super) fn consumed(&self) -> u64 {
+        self.inflater.consumed()
+    }
+
+    /// Where the next byte is in the unpacked stream.
+    pub(super) fn position(&self) -> u64 {
+        self.taken
+    }
+
+    /// At least `wanted` bytes, or as many as are left. The buffer grows by what is unpacked, not by what is wanted.
+    pub(super) fn fill(&mut self, wanted: u64) -> Result<&[u8]> {
+        let wanted = bytes::in_memory("record", wanted)?;
+        while self.end - self.begin < wanted && self.more()? {}
+        Ok(&self.output[self.begin..self.end])
+    }
+
+    /// Counts `bytes` bytes that were filled as taken.
+    pub(super) fn take(&mut self, bytes: usize) {
+        self.begin += bytes;
+        self.taken += bytes as u64;
+    }
+
+    /// Unpacks some more. False at the end of the stream, which is also the end of the file.
+    fn more(&mut self) -> Result<bool> {
+        if self.used == self.input.len() {
+            let left = self.storage.len() - self.consumed();
+            if left == 0 {
+                return self.inflater.finish().map(|()| false);
+            }
+            self.input.resize(left.min(PIECE as u64) as usize, 0);
+            self.used = 0;
+            if let Err(error) = self.storage.read_at(self.inflater.consumed(), &mut self.input) {
+                self.input.clear();
+                return Err(error);
+            }
+        }
+        if self.begin > 0 && self.begin >= self.output.len() / 2 {
+            self.output.copy_within(self.begin..self.end, 0);
+            (self.begin, self.end) = (0, self.end - self.begin);
+        }
+        if self.output.len() - self.end < PIECE / 2 {
+            let grown = (2 * self.output.len()).max(PIECE);
+            self.output.resize(grown, 0);
+        }
+        let step = self.inflater.step(&self.input[self.used..], &mut self.output[self.end..])?;
+        self.used += step.consumed;
+        self.end += step.produced;
+        Ok(true)
+    }
+
+    /// The length of the next record, none at the end of the stream. Nothing is taken.
+    pub(super) fn next_length(&mut self, checksums: bool, limit: u64) -> Result<Option<u64>> {
+        let at = self.position();
+        let head = self.fill(HEADER)?;
+        if head.is_empty() {
+            return Ok(None);
+        }
+        let head = &head[..head.len().min(HEADER as usize)];
+        let length = frame::length(head, at, checksums).map_err(unpacked)?;
+        if length > limit {
+            return Err(Error::limit("record of a compressed file is over the limit")
+                .at(at)
+                .expected(format_args!("at most {limit} bytes"))
+                .found(length)
+                .hint("raise decoded_chunk_bytes in limits="));
+        }
+        length.checked_add(AROUND).ok_or_else(|| frame::impossible(length, at))?;
+        Ok(Some(length))
+    }
+}
+
+/// An error whose offset counts the unpacked bytes, and says so.
+pub(super) fn unpacked(error: Error) -> Error {
+    error.hint("the offset counts the bytes of the unpacked stream")
+}
+
+/// The stream ends inside the record at `at`.
+pub(super) fn cut(at: u64, length: u64, found: u64) -> Error {
+    unpacked(
+        Error::truncated("the unpacked stream ends inside a record")
+            .at(at)
+            .expected(format_args!("{} bytes", length.saturating_add(AROUND)))
+            .found(found),
+    )
+}
