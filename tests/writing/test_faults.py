@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import random
 import resource
 import warnings
 from pathlib import Path
@@ -17,7 +18,7 @@ from children import forked
 
 from writing.folders import names
 
-RECORD = bytes(range(256)) * 4096  # 1 MiB
+RECORD = random.Random(1).randbytes(1 << 20)  # no codec makes it smaller
 
 
 class Outcome(NamedTuple):
@@ -88,7 +89,8 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_file_and_nothing_else(
 def test_a_full_disk_under_one_shard_leaves_no_shard(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a{suffix}"
     outcome = forked(lambda: write_on_a_full_disk(path, num_records=None, writes=9, shards=4))
-    assert (outcome.failed_in, outcome.errno, outcome.left) == ("close", errno.EFBIG, [])
+    assert outcome.failed_in in {"write", "close"}
+    assert (outcome.errno, outcome.left) == (errno.EFBIG, [])
 
 
 def test_leaving_the_block_after_a_failed_write_raises_and_leaves_nothing(tmp_path: Path) -> None:

@@ -166,11 +166,15 @@ def test_closing_twice_and_closing_in_the_block_are_fine(path: Path) -> None:
     assert path.read_bytes() == whole
 
 
-def test_an_exception_after_close_leaves_the_published_file(path: Path) -> None:
-    out = anyrecord.create(path)
-    out.write(b"a")
-    out.close()
-    by_exception(out)
+def test_an_exception_after_close_in_the_block_leaves_the_published_file(path: Path) -> None:
+    def close_and_fail() -> None:
+        with anyrecord.create(path) as out:
+            out.write(b"a")
+            out.close()
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        close_and_fail()
     assert list(anyrecord.open(path)) == [b"a"]
 
 
