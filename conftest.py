@@ -12,6 +12,7 @@ GOLDEN = ROOT / "tests" / "golden"
 NEED_FRAMEWORKS = (
     ROOT / "python" / "anyrecord" / "compat" / "ffrecord" / "torch",
     ROOT / "tests" / "compat" / "ffrecord" / "framework",
+    ROOT / "tests" / "interop",
 )
 """Modules that import a framework."""
 

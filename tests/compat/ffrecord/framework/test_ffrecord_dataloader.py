@@ -13,7 +13,8 @@ import pytest
 import torch
 import torch.utils.data as torch_data
 from anyrecord.compat.ffrecord.torch import DataLoader, Subset
-from ffrecord_datasets import Numbers, OwnNumbers, Workers, write_numbers
+
+from compat.ffrecord.framework.ffrecord_datasets import Numbers, OwnNumbers, Workers, write_numbers
 
 pytestmark = [pytest.mark.framework, pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")]
 
@@ -191,7 +192,8 @@ def test_pytorch_stays_as_it_is() -> None:
 
 def test_training_learns(tmp_path: Path) -> None:
     from anyrecord.compat.ffrecord import FileWriter
-    from ffrecord_training import Pairs
+
+    from compat.ffrecord.framework.ffrecord_training import Pairs
 
     rng = np.random.default_rng(0)
     weights = np.array([2.0, -1.0, 0.5], np.float32)

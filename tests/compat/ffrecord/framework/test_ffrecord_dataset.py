@@ -11,7 +11,8 @@ import pytest
 import torch.utils.data as torch_data
 from anyrecord.compat.ffrecord import FileReader
 from anyrecord.compat.ffrecord.torch import ConcatDataset, Dataset, ReaderRegistry, Subset
-from ffrecord_datasets import Numbers, OwnNumbers, write_numbers
+
+from compat.ffrecord.framework.ffrecord_datasets import Numbers, OwnNumbers, write_numbers
 
 pytestmark = pytest.mark.framework
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from anyrecord.compat.ffrecord import FileWriter
 from anyrecord.compat.ffrecord.torch import DataLoader
-from ffrecord_training import Pairs
 from lightning.pytorch import LightningModule, Trainer
+
+from compat.ffrecord.framework.ffrecord_training import Pairs
 
 pytestmark = [
     pytest.mark.framework,
