@@ -69,6 +69,8 @@ HOSTILE: dict[str, bytes] = {
     "the class through another module": b"\x80\x04ccollections.abc\nOrderedDict\n)R.",
     "the class with arguments": b"\x80\x04" + CLASS + name("a") + b"\x85R.",
     "arguments in a tuple": b"\x80\x04" + CLASS + b"(" + name("a") + b"tR.",
+    "a call of text": b"\x80\x04" + name("a") + b")R.",
+    "a call of a folder": b"\x80\x04" + NEW + b")R.",
     "the bare class": b"\x80\x04" + CLASS + b".",
     "BUILD": b"\x80\x04" + NEW + NEW + b"b.",
     "NEWOBJ": b"\x80\x04" + CLASS + b")\x81.",
