@@ -32,7 +32,7 @@ lint: $(STAMPS)/build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest anyrecord --ignore-missing-stub --mypy-config-file pyproject.toml
+	$(BIN)/python -m mypy.stubtest anyrecord._core --ignore-missing-stub --mypy-config-file pyproject.toml
 
 rust-tests: $(STAMPS)/build
 	cargo test -p anyrecord --locked --quiet

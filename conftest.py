@@ -6,7 +6,22 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parent / "tests" / "golden"
+ROOT = Path(__file__).parent
+GOLDEN = ROOT / "tests" / "golden"
+
+NEED_FRAMEWORKS = (
+    ROOT / "python" / "anyrecord" / "compat" / "ffrecord" / "torch",
+    ROOT / "tests" / "compat" / "ffrecord" / "framework",
+    ROOT / "tests" / "interop",
+)
+"""Modules that import a framework."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out what cannot even be imported where the frameworks are not wanted; elsewhere it fails."""
+    if config.getoption("markexpr") != "not framework":
+        return None
+    return True if any(collection_path.is_relative_to(folder) for folder in NEED_FRAMEWORKS) else None
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = [
     "ChecksumError",
     "ClosedError",
+    "Folder",
     "FormatError",
     "Info",
     "LimitError",
@@ -36,6 +37,7 @@ PUBLIC = [
     "create",
     "info",
     "open",
+    "pack",
     "verify",
 ]
 """A name that is added here is promised to everybody; one that is taken away breaks somebody."""
@@ -46,7 +48,10 @@ def test_the_public_names_are_exactly_these() -> None:
 
 
 def test_nothing_else_is_in_sight() -> None:
-    modules = {"errors", "files", "mapped", "options", "paths", "records", "writer"}
+    modules = {
+        *("errors", "files", "folder", "listing", "mapped", "options", "packing", "paths", "records", "unpacking"),
+        *("writer", "compat"),
+    }
     visible = {name for name in dir(anyrecord) if not name.startswith("_")}
     assert visible - modules == {*PUBLIC, "annotations"}
 

@@ -24,14 +24,17 @@ from anyrecord.errors import (
     TruncatedError,
 )
 from anyrecord.files import Info, Report, info, verify
+from anyrecord.folder import Folder
 from anyrecord.mapped import MappedRecords
 from anyrecord.options import Limits
+from anyrecord.packing import pack
 from anyrecord.records import Location, Records, open
 from anyrecord.writer import Writer, create
 
 __all__ = [
     "ChecksumError",
     "ClosedError",
+    "Folder",
     "FormatError",
     "Info",
     "LimitError",
@@ -46,6 +49,7 @@ __all__ = [
     "create",
     "info",
     "open",
+    "pack",
     "verify",
 ]
 

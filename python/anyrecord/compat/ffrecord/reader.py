@@ -1,0 +1,194 @@
+"""`FileReader`: samples of one file or of many as numpy arrays."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self, SupportsIndex, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+import anyrecord
+from anyrecord.compat.ffrecord.errors import runtime_error
+from anyrecord.compat.ffrecord.table import Table, read_table
+
+__all__ = ["FileReader", "checkFsAlign"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+Sample: TypeAlias = NDArray[np.uint8]
+
+
+class FileReader:
+    """Reads samples of a file, of all `.ffr` files in a folder, or of a list of files, as one sequence.
+
+    >>> from anyrecord.compat.ffrecord import FileReader, FileWriter
+    >>> with FileWriter("doc.ffr", 2) as writer:
+    ...     writer.write_one(b"one")
+    ...     writer.write_one(b"two")
+    >>> with FileReader("doc.ffr") as reader:
+    ...     reader.read_one(1), reader.get_offsets(0)
+    (array([116, 119, 111], dtype=uint8), array([36, 39, 42]))
+
+    With `check_data=False` no checksum is verified. It can be pickled, and used in forked children and from many
+    threads at once.
+    """
+
+    def __init__(self, fname: StrPath | list[StrPath] | tuple[StrPath, ...], check_data: bool = True) -> None:
+        self._fnames = _file_names(fname)
+        self._check_data = bool(check_data)
+        try:
+            self._records = anyrecord.open(self._fnames, format="ffrecord", checksums=self._check_data)
+        except anyrecord.RecordError as error:
+            raise runtime_error(_line_for_open(error), error) from error
+        except OSError as error:
+            line = f"'fd > 0' failed. Failed to open file {error.filename}: {error.strerror}"
+            raise runtime_error(line, error) from error
+        self._n = len(self._records)
+
+    @property
+    def n(self) -> int:
+        """How many samples there are."""
+        return self._n
+
+    @property
+    def fnames(self) -> list[str]:
+        """The files, in order."""
+        return list(self._fnames)
+
+    @property
+    def check_data(self) -> bool:
+        """Whether checksums are verified."""
+        return self._check_data
+
+    def read_one(self, index: SupportsIndex) -> Sample:
+        """A sample, as a new array of bytes."""
+        self._refuse_closed()
+        position = self._position(index)
+        try:
+            return _array(self._records[position])
+        except (anyrecord.RecordError, OSError) as error:
+            raise self._read_error(error) from error
+
+    def read(self, indices: Iterable[SupportsIndex]) -> list[Sample]:
+        """Many samples with one batched read, in the order asked for, each a new array of bytes."""
+        self._refuse_closed()
+        if isinstance(indices, str | bytes | bytearray | dict) or not isinstance(indices, Iterable):
+            raise TypeError(f"read takes a list of indices, not {type(indices).__name__}")
+        positions = [self._position(index) for index in indices]
+        try:
+            return [_array(record) for record in self._records.__getitems__(positions)]
+        except (anyrecord.RecordError, OSError) as error:
+            raise self._read_error(error) from error
+
+    def validate(self) -> None:
+        """Verifies the checksums of the tables of all files."""
+        for path in self._fnames:
+            read_table(path, check=True)
+
+    def get_offsets(self, file_index: SupportsIndex) -> NDArray[np.int64]:
+        """Where each sample of a file begins, and the size of the file."""
+        return self._table(file_index).offsets
+
+    def get_checksums(self, file_index: SupportsIndex) -> NDArray[np.uint32]:
+        """The CRC-32 of each sample of a file."""
+        return self._table(file_index).checksums
+
+    def close(self) -> None:
+        """Gives the files back. A second call does nothing."""
+        self._records.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._fnames, self._check_data)
+
+    def __repr__(self) -> str:
+        return f"<FileReader: {self._n} samples in {len(self._fnames)} files, check_data={self._check_data}>"
+
+    def _table(self, file_index: SupportsIndex) -> Table:
+        index = operator.index(file_index)
+        if not 0 <= index < len(self._fnames):
+            raise IndexError(f"there is no file {index}: there are {len(self._fnames)} files")
+        return read_table(self._fnames[index], check=False)
+
+    def _position(self, index: SupportsIndex) -> int:
+        position = operator.index(index)
+        if 0 <= position < self._n:
+            return position
+        if position >= 1 << 63:
+            raise TypeError(f"{position} is too large for an index")
+        if position < 0:
+            raise RuntimeError(f"'index >= 0' failed. index < 0 ({position} < 0)")
+        raise RuntimeError(f"'index < n' failed. index >= number of samples ({position} >= {self._n})")
+
+    def _refuse_closed(self) -> None:
+        if self._records.closed:
+            raise runtime_error("", anyrecord.ClosedError("'!is_closed' failed. FileReader has been closed."))
+
+    def _read_error(self, error: Exception) -> Exception:
+        if isinstance(error, anyrecord.ChecksumError):
+            return runtime_error(f"'checksum2 == checksum' failed. Sample {error.record}: checksum mismached!", error)
+        record = getattr(error, "record", None)
+        return runtime_error(f"'res == len_i' failed. Sample {'?' if record is None else record}: not read", error)
+
+
+def checkFsAlign(fd: int) -> bool:
+    """Whether the file system of an open file asks for aligned reads; only the original's own one does."""
+    if not isinstance(fd, int):
+        raise TypeError(f"a file descriptor is an int, not {type(fd).__name__}")
+    try:
+        from fcntl import ioctl
+
+        answer = bytearray(4)
+        ioctl(fd, 0x80046664, answer)
+    except (ImportError, OSError, ValueError, OverflowError):
+        return False
+    return int.from_bytes(answer, "little") == 1
+
+
+def _array(record: bytes) -> Sample:
+    # Writable, and with memory of its own, which a view of the bytes would not have.
+    return np.frombuffer(record, np.uint8).copy()
+
+
+def _file_names(fname: Any) -> list[str]:
+    if isinstance(fname, list | tuple):
+        names = [_name(path) for path in fname]
+    elif os.path.isdir(name := _name(fname)):
+        names = sorted(str(path) for path in Path(name).glob("*.ffr"))
+    else:
+        names = [name]
+    if not names:
+        raise AssertionError("At least one .ffr file as input")
+    for name in names:
+        if not os.path.exists(name):
+            raise AssertionError(f"{name} does not exist")
+        if not os.path.isfile(name):
+            raise AssertionError(f"{name} is not a file")
+        if os.path.splitext(name)[1] != ".ffr":
+            raise AssertionError(f"{name} does not end with .ffr")
+    return names
+
+
+def _name(path: Any) -> str:
+    if isinstance(path, str | os.PathLike):
+        name = os.fspath(path)
+        if isinstance(name, str):
+            return name
+    raise TypeError("fname must be str, os.PathLike, list or tuple")
+
+
+def _line_for_open(error: anyrecord.RecordError) -> str:
+    """The line that the original has for what is wrong with a file as a whole."""
+    if not isinstance(error, anyrecord.ChecksumError):
+        return ""
+    if error.record is None:
+        return f"'checksum == checksum_meta' failed. {error.path}: checksum of metadata mismached!"
+    return f"'checksum2 == checksum' failed. Sample {error.record}: checksum mismached!"

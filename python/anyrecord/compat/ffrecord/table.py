@@ -1,0 +1,52 @@
+"""The table in front of the samples of one file, for those who ask for it: checksums and offsets as arrays."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anyrecord.compat.ffrecord.errors import CutFileError, MismatchError
+
+__all__ = ["Table", "read_table"]
+
+_HEADER_BYTES = 12
+_ENTRY_BYTES = 12
+
+
+class Table(NamedTuple):
+    """What a file says about its samples."""
+
+    checksums: NDArray[np.uint32]
+    offsets: NDArray[np.int64]
+    """One more than there are samples: the last is the size of the file."""
+
+
+def read_table(path: str, *, check: bool) -> Table:
+    """Reads the table of a file, and verifies its checksum if `check`."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(_HEADER_BYTES)
+        stored, n = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:], "little", signed=True)
+        if len(head) < _HEADER_BYTES or not 0 <= n <= (size - _HEADER_BYTES) // _ENTRY_BYTES:
+            raise CutFileError(f"{path}: {size} bytes cannot hold a table of {n} samples", path=path, offset=4)
+        checksums: NDArray[Any] = np.fromfile(file, "<u4", n)
+        offsets: NDArray[Any] = np.fromfile(file, "<i8", n)
+    if check and not stored:
+        warnings.warn(f"{path} is an old FFRecord file whose table has no checksum", stacklevel=3)
+    elif check:
+        computed = zlib.crc32(offsets.data.cast("B"), zlib.crc32(checksums.data.cast("B"), zlib.crc32(head[4:])))
+        if computed != stored:
+            raise MismatchError(
+                f"'checksum == checksum_meta' failed. {path}: checksum of metadata mismached!\n"
+                f"expected {stored:#010x}, found {computed:#010x}",
+                path=path,
+                offset=0,
+                expected=f"{stored:#010x}",
+                found=f"{computed:#010x}",
+            )
+    return Table(checksums.astype(np.uint32), np.append(offsets, size).astype(np.int64))

@@ -1,0 +1,118 @@
+"""`DataLoader`: PyTorch's, which can begin an epoch at a later step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch.utils.data
+
+from anyrecord.compat.ffrecord.torch.dataset import Dataset
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader(torch.utils.data.DataLoader):
+    """PyTorch's `DataLoader`, with all of its arguments, and `set_step`.
+
+    A `Dataset` of this package is asked for a whole batch at a time: PyTorch does that by itself for data sets with
+    `__getitems__`. Steps are skipped where the indices come from, so nothing of them is read.
+
+    >>> from anyrecord.compat.ffrecord import FileWriter
+    >>> from anyrecord.compat.ffrecord.torch import DataLoader, Dataset
+    >>> with FileWriter("doc.ffr", 6) as writer:
+    ...     for number in range(6):
+    ...         writer.write_one(bytes([number]))
+    >>> class Numbers(Dataset):
+    ...     def process(self, indices, data):
+    ...         return [int(sample[0]) for sample in data]
+    >>> loader = DataLoader(Numbers("doc.ffr"), batch_size=2)
+    >>> [batch.tolist() for batch in loader]
+    [[0, 1], [2, 3], [4, 5]]
+    >>> loader.set_step(2)
+    >>> len(loader), [batch.tolist() for batch in loader]
+    (1, [[4, 5]])
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        skippable: bool = True,
+        **options: Any,
+    ) -> None:
+        if skippable and batch_size is None and batch_sampler is None:
+            raise AssertionError("batch_size=None needs skippable=False")
+        self.skippable = skippable
+        self._position = _Position()
+        super().__init__(
+            dataset,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            drop_last=drop_last,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            generator=generator,
+            prefetch_factor=prefetch_factor if num_workers else None,  # without workers PyTorch refuses any
+            persistent_workers=persistent_workers,
+            **options,
+        )
+
+    def set_step(self, step: int) -> None:
+        """Skips the first `step` batches of every epoch that begins from now on, until it is set to 0 again."""
+        if not self.skippable or isinstance(self.dataset, torch.utils.data.IterableDataset):
+            raise AssertionError("This dataloader is not skippable")
+        batches = len(super()._index_sampler)
+        if not (0 <= step < batches or step == 0):
+            raise AssertionError(f"the step must be at least 0 and less than {batches}, not {step}")
+        self._position.step = step
+
+    @property
+    def _index_sampler(self) -> Any:
+        """Where PyTorch's iterators get indices from, and the length of an epoch."""
+        indices = super()._index_sampler
+        if isinstance(self.dataset, torch.utils.data.IterableDataset):
+            return indices
+        return _Steps(indices, self._position, isinstance(self.dataset, Dataset) and not self._auto_collation)
+
+
+class _Position:
+    """The step to begin with. Iterators of persistent workers outlive an epoch and look here at the next one."""
+
+    step = 0
+
+
+class _Steps:
+    """Batches of indices from the current step on."""
+
+    def __init__(self, indices: Any, position: _Position, alone: bool) -> None:
+        self.indices, self.position, self.alone = indices, position, alone
+
+    def __len__(self) -> int:
+        return len(self.indices) - self.position.step
+
+    def __iter__(self) -> Iterator[Any]:
+        steps = islice(self.indices, self.position.step, None)
+        # Without batches, a data set of this package is still asked for a list.
+        return ([index] for index in steps) if self.alone else steps

@@ -1,0 +1,90 @@
+"""`dump`: a data set as one file or as a folder of parts, written by several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from anyrecord.compat.ffrecord.writer import FileWriter
+
+__all__ = ["dump"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+_MOST_PROCESSES = 16
+_dataset: Any = None  # in a worker process: what it writes
+
+
+def dump(dataset: Any, fname: StrPath, nfiles: int, verbose: bool = False) -> None:
+    """Writes all items of `dataset`, which has `len()` and gives bytes for each index.
+
+    With `nfiles=1`, to the file `fname`; else to `PART_00000.ffr` and so on in the folder `fname`, which is created. An
+    error in any part is raised here.
+
+    >>> from anyrecord.compat.ffrecord import FileReader, utils
+    >>> utils.dump([b"a", b"b", b"c"], "parts", nfiles=2)
+    >>> FileReader("parts").n
+    3
+    """
+    if nfiles == 1:
+        _write(dataset, 0, len(dataset), os.fspath(fname))
+        if verbose:
+            print(f"1/1 {os.fspath(fname)}", flush=True)
+        return
+    size = -(-len(dataset) // nfiles) if nfiles >= 0 else len(dataset)
+    starts = range(0, len(dataset), size)
+    if len(starts) != nfiles:
+        warnings.warn(f"Split into {len(starts)} files rather than {nfiles} files", stacklevel=2)
+    folder = Path(fname)
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [
+        (start, min(start + size, len(dataset)), str(folder / f"PART_{k:05d}.ffr")) for k, start in enumerate(starts)
+    ]
+    _warn_of_others(folder, {path for *_, path in parts})
+    _write_all(dataset, parts, verbose)
+
+
+def _write_all(dataset: Any, parts: list[tuple[int, int, str]], verbose: bool) -> None:
+    # A forked child has the data set already; elsewhere it must be possible to pickle it.
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+    pool = ProcessPoolExecutor(
+        min(len(parts), _MOST_PROCESSES),
+        mp_context=multiprocessing.get_context(method),
+        initializer=_set_dataset,
+        initargs=(dataset,),
+    )
+    try:
+        waiting = {pool.submit(_write_part, *part): part[2] for part in parts}
+        for done, future in enumerate(as_completed(waiting), 1):
+            future.result()
+            if verbose:
+                print(f"{done}/{len(parts)} {waiting[future]}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _set_dataset(dataset: Any) -> None:
+    global _dataset
+    _dataset = dataset
+
+
+def _write_part(start: int, stop: int, path: str) -> None:
+    _write(_dataset, start, stop, path)
+
+
+def _write(dataset: Any, start: int, stop: int, path: str) -> None:
+    with FileWriter(path, stop - start) as writer:
+        for index in range(start, stop):
+            writer.write_one(dataset[index])
+
+
+def _warn_of_others(folder: Path, parts: set[str]) -> None:
+    others = sorted(str(path) for path in folder.glob("*.ffr") if str(path) not in parts)
+    if others:
+        warnings.warn(
+            f"{folder} has other files, which will be read with the parts: {', '.join(others[:3])}", stacklevel=3
+        )

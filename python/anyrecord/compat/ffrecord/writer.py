@@ -1,0 +1,116 @@
+"""`FileWriter`: samples in, one file out, which appears when it is closed."""
+
+from __future__ import annotations
+
+import operator
+import os
+import shutil
+import warnings
+import weakref
+from types import TracebackType
+from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias
+
+import anyrecord
+from anyrecord.compat.ffrecord.errors import runtime_error
+
+__all__ = ["FileWriter"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+_ENTRY_BYTES = 12  # in the table, for each sample
+
+
+class FileWriter:
+    """Writes exactly `n` samples to `fname`, which must end with `.ffr`.
+
+    The file appears, or replaces an older one, at `close()`. Closing with fewer samples is a `RuntimeError` and leaves
+    the writer open. A writer that is dropped when it has all samples is closed; dropped with fewer, it publishes
+    nothing and gives a `ResourceWarning`.
+
+    >>> from anyrecord.compat.ffrecord import FileWriter
+    >>> writer = FileWriter("doc.ffr", 2)
+    >>> writer.write_one(b"one")
+    >>> writer.close()
+    Traceback (most recent call last):
+    RuntimeError: 'count == n' failed. Number of samples mismatched! Wrote 1 samples but expected 2
+    >>> writer.write_one(b"two")
+    >>> writer.close()
+    """
+
+    def __init__(self, fname: StrPath, n: SupportsIndex) -> None:
+        path = os.fspath(fname)
+        if not isinstance(path, str) or os.path.splitext(path)[1] != ".ffr":
+            raise AssertionError(f"{path!r} does not end with .ffr")
+        self._n = operator.index(n)
+        if not 0 <= self._n <= (1 << 62) // _ENTRY_BYTES:
+            raise ValueError(f"the number of samples cannot be {self._n}")
+        try:
+            free = shutil.disk_usage(os.path.dirname(path) or os.curdir).free
+            if self._n * _ENTRY_BYTES > free:
+                raise MemoryError(f"the table of {self._n} samples alone needs {self._n * _ENTRY_BYTES} bytes of disk")
+            self._writer = anyrecord.create(path, format="ffrecord", overwrite=True, num_records=self._n)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise runtime_error(f"'fd > 0' failed. Failed to open file {path}: {reason}", error) from error
+        self._finalizer = weakref.finalize(self, _finish, self._writer, self._n, path, os.getpid())
+
+    @property
+    def n(self) -> int:
+        """How many samples the file will have."""
+        return self._n
+
+    @property
+    def count(self) -> int:
+        """How many were written."""
+        return self._writer.num_records
+
+    def write_one(self, data: Any) -> None:
+        """Writes a sample: all bytes of `bytes`, or of any other C-contiguous buffer."""
+        if self.count >= self._n:
+            raise RuntimeError(f"'count < n' failed. Exceed total number of samples: {self._n}")
+        try:
+            self._writer.write(data)
+        except (OSError, anyrecord.RecordError) as error:
+            raise runtime_error(f"'res == len_i' failed. Sample {self.count}: not written", error) from error
+
+    def close(self) -> None:
+        """Makes the file appear. A second call does nothing."""
+        if self._writer.closed:
+            return
+        if self.count != self._n:
+            raise RuntimeError(
+                f"'count == n' failed. Number of samples mismatched! Wrote {self.count} samples but expected {self._n}"
+            )
+        try:
+            self._writer.close()
+        except (OSError, anyrecord.RecordError) as error:
+            raise runtime_error("'res == len' failed. The file was not written", error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None or self.count == self._n:
+            self.close()
+        elif not self._writer.closed:
+            self._writer.discard()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("cannot pickle a FileWriter; create one in each process, each with its own file")
+
+
+def _finish(writer: anyrecord.Writer, n: int, path: str, pid: int) -> None:
+    """What becomes of a writer that is dropped, also at the end of the process."""
+    if pid != os.getpid() or writer.closed:
+        return
+    if writer.num_records == n:
+        writer.close()
+        return
+    writer.discard()
+    warnings.warn(
+        f"a FileWriter of {path} was dropped with {writer.num_records} of {n} samples; nothing was published",
+        ResourceWarning,
+        stacklevel=2,
+    )

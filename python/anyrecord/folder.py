@@ -1,0 +1,267 @@
+"""`Folder`: a packed folder, read without unpacking it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from errno import EISDIR, ENOENT, ENOTDIR
+from fnmatch import translate
+from pathlib import PurePath
+from re import Pattern
+from re import compile as compile_pattern
+from types import MappingProxyType
+from typing import Any, Self, TypeAlias
+
+from anyrecord.errors import ClosedError, FormatError
+from anyrecord.listing import Listing, Tree, walk
+from anyrecord.records import Records
+from anyrecord.records import open as open_records
+from anyrecord.unpacking import unpack
+
+__all__ = ["Folder"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+Paths: TypeAlias = list[str]  # `list` is a method here
+
+
+class Folder(Mapping[str, bytes]):
+    """A packed folder: a read-only mapping of paths to the contents of files, in the order in which they are stored.
+
+    >>> import anyrecord, os
+    >>> os.makedirs("pets/dogs", exist_ok=True)
+    >>> for path in ("pets/cat.txt", "pets/dogs/rex.txt"):
+    ...     with open(path, "w") as file:
+    ...         _ = file.write(f"this is {path}")
+    >>> anyrecord.pack("pets", "pets.ffr", overwrite=True)
+    >>> folder = anyrecord.Folder("pets.ffr")
+    >>> len(folder), folder["cat.txt"], "dogs/rex.txt" in folder
+    (2, b'this is pets/cat.txt', True)
+    >>> folder.list(), folder.list("dogs"), folder.glob("**/r*.txt")
+    (['cat.txt', 'dogs'], ['dogs/rex.txt'], ['dogs/rex.txt'])
+    >>> folder.read_many(["dogs/rex.txt", "cat.txt"])     # one batched read
+    [b'this is pets/dogs/rex.txt', b'this is pets/cat.txt']
+    >>> folder.unpack("copy")
+
+    `path` is a file that `anyrecord.pack` or the original's `pack_folder` wrote. Its listing is read as data, never
+    unpickled; one that holds anything but names and record numbers is a `FormatError`. `checksums=False` reads
+    without checking hashes.
+
+    Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a` and `a/b`; a path that begins with
+    `/` or has `..` in it is never found. It can be used from many threads, in forked children, and by pickle.
+    """
+
+    def __init__(self, path: StrPath, *, checksums: bool = True) -> None:
+        self._load(open_records(path, format="ffrecord", checksums=checksums))
+
+    def _load(self, records: Records) -> None:
+        self._records = records
+        try:
+            path = records.paths[-1]
+            if not len(records):
+                text = "a listing in the last record"
+                raise FormatError(
+                    f"{path} is not a packed folder: expected {text}, found no records",
+                    path=path,
+                    expected=text,
+                    found="no records",
+                )
+            record = records[-1]
+            # The last record ends where the file ends.
+            offset = os.path.getsize(path) - len(record) if os.path.isfile(path) else None
+            self._listing = Listing.parse(record, path=path, number=len(records) - 1, offset=offset)
+            self._digest = hashlib.sha1(record, usedforsecurity=False).hexdigest()
+        except BaseException:
+            records.close()
+            raise
+
+    # -- a mapping --
+
+    def __getitem__(self, path: StrPath) -> bytes:
+        return self._records[self._record_of(path)]
+
+    def __len__(self) -> int:
+        return self._listing.num_files
+
+    def __iter__(self) -> Iterator[str]:
+        return (path for path, node in walk(self._listing.tree) if isinstance(node, int))
+
+    def __contains__(self, path: object) -> bool:
+        return self.is_file(path)  # type: ignore[arg-type]  # anything may be asked for
+
+    def read_many(self, paths: Iterable[StrPath]) -> list[bytes]:
+        """The contents of many files, in the order asked for, with one batched read."""
+        return self._records.__getitems__([self._record_of(path) for path in paths])
+
+    def open(self, path: StrPath) -> io.BytesIO:
+        """A file of the folder as a binary file object, in memory."""
+        node = self._find(path)
+        if not isinstance(node, int):
+            code = ENOENT if node is None else EISDIR
+            raise OSError(code, os.strerror(code), os.fspath(path))
+        return io.BytesIO(self._records[node])
+
+    # -- names --
+
+    def exists(self, path: StrPath) -> bool:
+        """Whether there is a file or a folder of that path; `""` is the whole folder."""
+        return self._find(path) is not None
+
+    def is_file(self, path: StrPath) -> bool:
+        """Whether there is a file of that path."""
+        return isinstance(self._find(path), int)
+
+    def is_dir(self, path: StrPath) -> bool:
+        """Whether there is a folder of that path."""
+        return isinstance(self._find(path), dict)
+
+    def list(
+        self, path: StrPath = "", *, recursive: bool = False, files: bool = True, folders: bool = True
+    ) -> list[str]:
+        """What is in a folder, in stored order, each with its whole path; a folder comes before what is in it.
+
+        `recursive=True` lists all levels; `files=False` leaves out files, `folders=False` leaves out folders.
+        """
+        tree = self._find(path)
+        if not isinstance(tree, dict):
+            code = ENOENT if tree is None else ENOTDIR
+            raise OSError(code, os.strerror(code), os.fspath(path))
+        prefix = "".join(f"{name}/" for name in _names(path))
+        found = walk(tree, prefix) if recursive else ((prefix + name, node) for name, node in tree.items())
+        return [path for path, node in found if (folders if isinstance(node, dict) else files)]
+
+    def glob(self, pattern: str) -> Paths:
+        """The files whose path matches, in stored order. `*` stays within a name, `**` is any number of folders.
+
+        `[abc]` and `?` are as in a shell; names that begin with a dot are like any other.
+        """
+        names = [None if name == "**" else compile_pattern(translate(name)) for name in _names(pattern)]
+        return _Glob(names).below(self._listing.tree, "", frozenset({0}))
+
+    @property
+    def records(self) -> Records:
+        """The records as they are stored: one for each file, and behind them the listing."""
+        return self._records
+
+    @property
+    def tree(self) -> Mapping[str, Any]:
+        """The listing: names of files with the numbers of their records, names of folders with such mappings."""
+        return _read_only(self._listing.tree)
+
+    def _find(self, path: object) -> int | Tree | None:
+        node: int | Tree | None = self._listing.tree
+        for name in _names(path):
+            if not isinstance(node, dict):
+                return None
+            node = node.get(name)
+        return node
+
+    def _record_of(self, path: object) -> int:
+        node = self._find(path)
+        if isinstance(node, int):
+            return node
+        raise KeyError(f"{path} is a folder, not a file" if node is not None else path)
+
+    # -- as a whole --
+
+    def unpack(
+        self,
+        target: StrPath,
+        *,
+        overwrite: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Writes all files and folders to the folder `target`, which appears when everything is there.
+
+        A target that exists and is not empty is a `FileExistsError`; with `overwrite=True` the files go into it, in
+        place of files of the same names, once all of them are written beside it. Links inside it are never followed.
+
+        A listing that could not be unpacked on every system is a `FormatError` before anything is written: names that
+        differ only in case, and names such as `C:`. `progress(done, total)` is called with bytes.
+        """
+        unpack(self._records, self._listing.tree, os.fspath(target), bool(overwrite), progress)
+
+    def close(self) -> None:
+        """Gives the file back. Names are still known; reading is a `ClosedError`."""
+        self._records.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._records.closed
+
+    def __enter__(self) -> Self:
+        if self.closed:
+            raise ClosedError("this folder is closed; open it again")
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        # By content, not by path: the same in every process and on every host.
+        listing = self._listing
+        return f"<anyrecord.Folder: {listing.num_files} files, {listing.num_folders} folders, sha1 {self._digest}>"
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other  # as a mapping it would read everything
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self._records)
+
+
+def _restore(cls: type[Folder], records: Records) -> Folder:
+    folder = cls.__new__(cls)
+    folder._load(records)
+    return folder
+
+
+def _names(path: object) -> Paths:
+    """The names in a path; of a path that cannot be in a folder, one that nothing has."""
+    text = path.as_posix() if isinstance(path, PurePath) else path
+    if isinstance(text, os.PathLike):
+        text = os.fspath(text)
+    if not isinstance(text, str) or text.startswith("/"):
+        return ["/"]
+    return [name for name in text.split("/") if name not in ("", ".")]
+
+
+def _read_only(tree: Tree) -> Mapping[str, Any]:
+    return MappingProxyType({name: _read_only(node) if isinstance(node, dict) else node for name, node in tree.items()})
+
+
+class _Glob:
+    """A pattern, matched name by name on the way down, so that only folders that can match are looked into."""
+
+    def __init__(self, names: list[Pattern[str] | None]) -> None:
+        self.names = names  # None is `**`
+
+    def below(self, tree: Tree, prefix: str, states: frozenset[int]) -> Paths:
+        """The files below `tree`, when the names above it can have used up as many names of the pattern as `states`."""
+        found: Paths = []
+        states = self.closure(states)
+        for name, node in tree.items():
+            stars = {state for state in states if state < len(self.names) and self.names[state] is None}
+            used = {
+                state + 1
+                for state in states - stars
+                if state < len(self.names) and self.names[state].match(name)  # type: ignore[union-attr]
+            }
+            path = prefix + name
+            if isinstance(node, dict):
+                found += self.below(node, path + "/", frozenset(stars | used))
+            elif len(self.names) in used | self.closure(stars):
+                found.append(path)
+        return found
+
+    def closure(self, states: Iterable[int]) -> frozenset[int]:
+        """A `**` may also stand for no folder at all."""
+        reached = set(states)
+        for state in sorted(reached):
+            while state < len(self.names) and self.names[state] is None:
+                state += 1
+                reached.add(state)
+        return frozenset(reached)

@@ -1,0 +1,127 @@
+"""`pack`: a folder as one file, exchangeable with the original's packed folders."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from anyrecord.listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
+from anyrecord.writer import create
+
+__all__ = ["pack"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+
+def pack(
+    source: StrPath,
+    target: StrPath,
+    *,
+    overwrite: bool = False,
+    durable: bool = True,
+    progress: Callable[[int, int], object] | None = None,
+) -> None:
+    """Stores a folder with all that is in it as one FFRecord file, to be read with `anyrecord.Folder`.
+
+    >>> import anyrecord, os
+    >>> os.makedirs("pets/dogs", exist_ok=True)
+    >>> for path in ("pets/cat.txt", "pets/dogs/rex.txt"):
+    ...     with open(path, "w") as file:
+    ...         _ = file.write(f"this is {path}")
+    >>> anyrecord.pack("pets", "pets.ffr", overwrite=True)
+    >>> folder = anyrecord.Folder("pets.ffr")
+    >>> list(folder), folder["dogs/rex.txt"]
+    (['cat.txt', 'dogs/rex.txt'], b'this is pets/dogs/rex.txt')
+
+    Each file is one record, read whole into memory; the largest file is what packing needs of it. Hidden files and
+    empty folders are included; links are followed and stored as what they lead to; modes and times are not stored.
+    The order is that of the names, depth first, so the same folder gives the same bytes everywhere.
+
+    The target appears when it is complete. A file that cannot be read, a link that leads nowhere or back into itself,
+    and anything that is not a file or a folder (a pipe, a socket, a device) is an error, and nothing is published.
+
+    - `overwrite=True` replaces an existing file, at the moment the new one is whole.
+    - `durable=False` does not wait for the disk.
+    - `progress(done, total)` is called with bytes after each file, and once at the end.
+    """
+    folder, name = os.fspath(source), os.fspath(target)
+    _refuse_inside(folder, name)
+    files = _Files()
+    files.scan(folder, files.tree, (), 0)
+    total = sum(files.sizes)
+    with create(name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=len(files.paths) + 1) as out:
+        done = 0
+        for path, size in zip(files.paths, files.sizes, strict=True):
+            out.write(_contents(path))
+            done += size
+            if progress is not None:
+                progress(done, total)
+        out.write(dump(files.tree))
+    if progress is not None and not files.paths:
+        progress(0, 0)
+
+
+def _refuse_inside(folder: str, target: str) -> None:
+    outer = os.path.realpath(folder)
+    inner = os.path.realpath(os.path.dirname(target) or os.curdir)
+    try:
+        inside = os.path.commonpath([outer, inner]) == outer
+    except ValueError:  # on different drives
+        return
+    if inside:
+        raise ValueError(f"the target {target!r} is inside {folder!r}, the folder to be packed; pass a path outside")
+
+
+@dataclass(slots=True)
+class _Files:
+    """What a folder holds, in the order of the records."""
+
+    tree: Tree = field(default_factory=OrderedDict)
+    paths: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def scan(self, folder: str, tree: Tree, above: tuple[tuple[int, int], ...], path_bytes: int) -> None:
+        about = os.stat(folder)
+        here = (about.st_dev, about.st_ino)
+        if here in above:
+            raise OSError(errno.ELOOP, "a link leads back to a folder that it is in; remove it to pack", folder)
+        for name in sorted(os.listdir(folder)):
+            path = os.path.join(folder, name)
+            size = path_bytes + name_bytes(name)
+            about = os.stat(path)
+            is_folder = stat.S_ISDIR(about.st_mode)
+            if name_bytes(name) > MAX_NAME_BYTES or size > MAX_PATH_BYTES or len(above) + is_folder >= MAX_DEPTH:
+                raise ValueError(
+                    f"{path!r} cannot be packed: a packed folder holds names of at most {MAX_NAME_BYTES} bytes, "
+                    f"paths of at most {MAX_PATH_BYTES}, and {MAX_DEPTH} levels"
+                )
+            if is_folder:
+                inner: Tree = OrderedDict()
+                self.scan(path, inner, (*above, here), size + 1)
+                tree[name] = inner
+            else:
+                _refuse_special(about.st_mode, path)
+                tree[name] = len(self.paths)
+                self.paths.append(path)
+                self.sizes.append(about.st_size)
+
+
+def _refuse_special(mode: int, path: str) -> None:
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
+        kind = kinds.get(stat.S_IFMT(mode), "neither a file nor a folder")
+        raise OSError(errno.EINVAL, f"cannot be packed: it is {kind}", path)
+
+
+def _contents(path: str) -> bytes:
+    """A file, whole. Not mapped: a file that is cut while it is mapped kills the process."""
+    # Without O_NONBLOCK, a pipe that took the place of a file since it was looked at would block for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    with open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags)) as file:
+        _refuse_special(os.fstat(file.fileno()).st_mode, path)
+        return file.readall()
