@@ -151,6 +151,16 @@ def test_dropped_when_complete_finishes_the_file() -> None:
     assert FileReader("a.ffr").n == 1
 
 
+def test_the_file_is_where_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = FileWriter("a.ffr", 1)
+    writer.write_one(b"x")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    del writer
+    assert sorted(os.listdir(tmp_path)) == ["a.ffr", "elsewhere"]
+    assert os.listdir() == []
+
+
 def test_dropped_when_incomplete_warns_and_publishes_nothing() -> None:
     writer = FileWriter("a.ffr", 2)
     writer.write_one(b"x")

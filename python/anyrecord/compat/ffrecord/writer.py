@@ -48,7 +48,9 @@ class FileWriter:
             free = shutil.disk_usage(os.path.dirname(path) or os.curdir).free
             if self._n * _ENTRY_BYTES > free:
                 raise MemoryError(f"the table of {self._n} samples alone needs {self._n * _ENTRY_BYTES} bytes of disk")
-            self._writer = anyrecord.create(path, format="ffrecord", overwrite=True, num_records=self._n)
+            # Absolute: a dropped writer publishes later, when the working directory may be another.
+            target = os.path.abspath(path)
+            self._writer = anyrecord.create(target, format="ffrecord", overwrite=True, num_records=self._n)
         except OSError as error:
             reason = error.strerror or str(error)
             raise runtime_error(f"'fd > 0' failed. Failed to open file {path}: {reason}", error) from error
