@@ -209,7 +209,8 @@ class Records(_core.Records, Sequence[bytes]):
         # The same in every process and on every host that has the same files under the same paths: frameworks
         # compare it when they restore a checkpoint.
         files = self._source.files()
-        told = repr(([file[:4] for file in files], self._source.view_numbers()))
+        named = [(os.path.abspath(name) if is_path else name, *rest) for name, *rest, is_path in files]
+        told = repr((named, self._source.view_numbers()))
         digest = hashlib.sha1(told.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
         plural = "" if len(files) == 1 else "s"
         return f"<anyrecord.Records: {len(self)} records, {len(files)} {self.format} file{plural}, sha1 {digest}>"

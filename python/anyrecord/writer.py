@@ -154,6 +154,9 @@ def create(
     target: Any = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if isinstance(target, bytes):
         raise TypeError("a path is a str or a PathLike of one, not bytes")
+    if isinstance(target, str):
+        # The file is published where it was asked for, whatever the working directory is by then.
+        target = os.path.abspath(target)
     name = target if isinstance(target, str) else None
     if name is None and sharding[0] != "one":
         raise ValueError("shards need a path, not a file object")

@@ -295,3 +295,20 @@ def test_the_bytes_are_the_same_durable_or_not_counted_or_not(path: Path, durabl
     with anyrecord.create(path.with_name(f"counted{path.suffix}"), durable=durable, num_records=100) as out:
         out.write_many(records)
     assert path.read_bytes() == path.with_name(f"counted{path.suffix}").read_bytes() == write(path, *records)
+
+
+def test_a_file_appears_where_it_was_asked_for_though_the_folder_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    out = anyrecord.create("here.ffr")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    out.close()
+    assert (tmp_path / "here.ffr").exists()
+
+
+def test_an_announced_number_takes_no_disk_before_the_records_come(tmp_path: Path) -> None:
+    with anyrecord.create(tmp_path / "a.ffr", num_records=10**9) as out:
+        (temp,) = tmp_path.iterdir()
+        assert temp.stat().st_blocks * 512 < 1 << 20
+        out.discard()

@@ -167,6 +167,18 @@ impl Output for FileLikeOutput {
         self.base.is_some()
     }
 
+    fn skip(&mut self, length: u64) -> Result<()> {
+        let Some(base) = self.base else {
+            return Err(Error::argument("this output only goes forward")
+                .in_file(&self.name)
+                .at(self.position));
+        };
+        let position = self.position + length;
+        self.call(|object| object.call_method1("seek", (base + position,)).map(drop))?;
+        self.position = position;
+        Ok(())
+    }
+
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let Some(base) = self.base else {
             return Err(Error::argument("this output only goes forward").in_file(&self.name).at(at));

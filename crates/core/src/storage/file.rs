@@ -12,6 +12,7 @@ use arc_swap::Guard;
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// What makes a file the same file: compared when it is opened again.
@@ -75,6 +76,13 @@ impl OpenFile {
     fn new(file: std::fs::File, _size: u64, _io: Io) -> Self {
         Self::plain(file)
     }
+
+    fn is_mapped(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.map.is_some();
+        #[cfg(not(target_os = "linux"))]
+        return false;
+    }
 }
 
 /// Whether a file lies on a file system of this machine, as far as is known. On network and user-space ones a read
@@ -135,6 +143,8 @@ pub struct LocalFile {
     /// A file cut inside a page reads as zeros there, with no signal. A checksum sees that; without one, the size is
     /// compared at every read.
     is_checked: bool,
+    /// Whether it was mapped when it was opened last: a guess that costs no look at the handle.
+    was_mapped: AtomicBool,
 }
 
 impl LocalFile {
@@ -145,9 +155,11 @@ impl LocalFile {
         let (file, metadata) = open(path, &name)?;
         let handle = Arc::new(Handle::default());
         let identity = Identity::of(&metadata);
-        handles.admit(&handle, Arc::new(OpenFile::new(file, identity.size, io)));
+        let opened = Arc::new(OpenFile::new(file, identity.size, io));
+        let was_mapped = AtomicBool::new(opened.is_mapped());
+        handles.admit(&handle, opened);
         let (path, handles) = (path.to_owned(), handles.clone());
-        Ok(LocalFile { path, name, identity, handle, handles, io, is_checked })
+        Ok(LocalFile { path, name, identity, handle, handles, io, is_checked, was_mapped })
     }
 
     fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
@@ -165,6 +177,7 @@ impl LocalFile {
                 .hint("open it again to read the new one"));
         }
         let file = Arc::new(OpenFile::new(file, self.identity.size, self.io));
+        self.was_mapped.store(file.is_mapped(), Relaxed);
         self.handles.admit(&self.handle, file.clone());
         Ok(Guard::from_inner(Some(file)))
     }
@@ -293,7 +306,7 @@ impl Storage for LocalFile {
 
     #[cfg(target_os = "linux")]
     fn is_mapped(&self) -> bool {
-        matches!(self.handle.get().as_deref(), Some(OpenFile { map: Some(_), .. }))
+        self.was_mapped.load(Relaxed)
     }
 
     #[cfg(target_os = "linux")]

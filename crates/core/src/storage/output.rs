@@ -12,8 +12,11 @@ pub trait Output: Send {
     /// Appends all of `bytes`.
     fn write_all(&mut self, bytes: &[u8]) -> Result<()>;
 
-    /// Whether [`write_at`](Output::write_at) works here.
+    /// Whether [`write_at`](Output::write_at) and [`skip`](Output::skip) work here.
     fn can_patch(&self) -> bool;
+
+    /// Leaves room for bytes that are patched in later; until then they are zeros.
+    fn skip(&mut self, length: u64) -> Result<()>;
 
     /// Overwrites bytes that were written before.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
@@ -58,6 +61,10 @@ impl<W: Write + Send> Output for Stream<W> {
 
     fn can_patch(&self) -> bool {
         false
+    }
+
+    fn skip(&mut self, _length: u64) -> Result<()> {
+        Err(Error::argument("this output only goes forward").at(self.position))
     }
 
     fn write_at(&mut self, at: u64, _bytes: &[u8]) -> Result<()> {
@@ -115,6 +122,12 @@ impl<W: Write + Seek + Send> Output for Seekable<W> {
 
     fn can_patch(&self) -> bool {
         true
+    }
+
+    fn skip(&mut self, length: u64) -> Result<()> {
+        let position = self.position.checked_add(length);
+        self.position = position.ok_or_else(|| Error::argument("position out of range").at(self.position))?;
+        self.seek(self.position)
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {

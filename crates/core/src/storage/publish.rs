@@ -83,6 +83,10 @@ impl Output for Staged {
         true
     }
 
+    fn skip(&mut self, length: u64) -> Result<()> {
+        self.out.skip(length).map_err(|e| e.in_file(&self.target.path.to_string_lossy()))
+    }
+
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         self.out.write_at(at, bytes).map_err(|e| e.in_file(&self.target.path.to_string_lossy()))
     }

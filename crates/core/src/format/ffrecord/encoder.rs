@@ -71,15 +71,7 @@ impl SampleEncoder {
 impl Encoder for SampleEncoder {
     fn start(&mut self, out: &mut dyn Output) -> Result<()> {
         match self.num_records {
-            Some(n) if out.can_patch() => {
-                let mut left = HEADER + ENTRY * n;
-                let zeros = [0; 1 << 16];
-                while left > 0 {
-                    let piece = left.min(zeros.len() as u64);
-                    out.write_all(&zeros[..piece as usize])?;
-                    left -= piece;
-                }
-            }
+            Some(n) if out.can_patch() => out.skip(HEADER + ENTRY * n)?,
             _ => {
                 self.spool = Some(match out.spool_folder() {
                     Some(folder) => tempfile::spooled_tempfile_in(SPOOL_IN_MEMORY, folder),
