@@ -19,7 +19,8 @@
 //! | [`format`] | the formats, and which one a file is of |
 //! | [`shard`], [`open`] | one file of a data set; opening many at once |
 //! | [`reader`], [`cache`] | reading records |
-//! | [`view`] | which records, in which order |
+//! | [`view`] | which records, in which order: slices, shuffles, concatenations, mixtures |
+//! | [`permutation`] | a shuffle that is computed, not stored |
 //! | [`writer`] | writing records |
 //! | [`verify`] | every byte of a file accounted for |
 //! | [`process`] | what a forked child must not inherit |
@@ -32,6 +33,7 @@ pub mod format;
 pub mod hash;
 pub mod limits;
 pub mod open;
+pub mod permutation;
 pub mod process;
 pub mod reader;
 pub mod shard;

@@ -2,12 +2,14 @@
 
 use crate::errors::Failure;
 use crate::records::{read_many, read_one};
+use crate::views::fingerprint_of;
 use anyrecord::reader::Reader;
 use anyrecord::view::View;
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
-use pyo3::types::PyBytes;
-use std::sync::{Arc, Mutex};
+use pyo3::types::{PyBytes, PyDict};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How far it reads ahead at the most, in records and (about) in bytes.
 const MOST_RECORDS: u64 = 1024;
@@ -33,25 +35,33 @@ pub struct RecordsIterator {
 }
 
 impl RecordsIterator {
-    pub fn new(reader: Arc<Reader>, view: View) -> Self {
-        let state = State { next: 0, ready: Vec::new(), ahead: 8, singly: 0 };
+    pub fn new(reader: Arc<Reader>, view: View, position: u64) -> Self {
+        let next = position.min(view.len());
+        let state = State { next, ready: Vec::new(), ahead: 8, singly: 0 };
         RecordsIterator { reader, view, state: Mutex::new(state) }
+    }
+
+    fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        // A panic while reading leaves the state as it was before or after, never in between.
+        self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn refill(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
         let until = self.view.len().min(state.next + state.ahead);
-        let records: Vec<u64> = (state.next..until).map(|p| self.view.get(p)).collect();
-        match read_many(py, &self.reader, &records) {
+        let count = until - state.next;
+        match read_many(py, &self.reader, &self.view, (state.next..until).collect()) {
             Ok(list) => {
                 state.ready = list.into_vec();
                 state.ready.reverse();
                 let bytes: usize = state.ready.iter().map(|r| r.as_bytes(py).len()).sum();
-                let mean = bytes as u64 / records.len().max(1) as u64;
+                let mean = bytes as u64 / count.max(1);
                 state.ahead = (2 * state.ahead).min(MOST_RECORDS).min(MOST_BYTES / mean.max(1)).max(1);
                 state.next = until;
             }
+            // Not about a record: an interrupt. Nothing is lost, the next call tries again.
+            Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
             // The good records before a bad one are handed over first.
-            Err(_) if records.len() > 1 => state.singly = until,
+            Err(_) if count > 1 => state.singly = until,
             Err(error) => {
                 state.next = until;
                 return Err(error);
@@ -68,8 +78,7 @@ impl RecordsIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        // A panic while reading leaves the state as it was before or after, never in between.
-        let mut state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.state(py);
         self.reader.check_open().map_err(Failure)?;
         loop {
             if let Some(record) = state.ready.pop() {
@@ -79,16 +88,27 @@ impl RecordsIterator {
                 return Ok(None);
             }
             if state.next < state.singly {
-                let record = self.view.get(state.next);
-                state.next += 1;
-                return read_one(py, &self.reader, record).map(Some);
+                let record = read_one(py, &self.reader, self.view.get(state.next));
+                if record.as_ref().map_or_else(|error| error.is_instance_of::<PyException>(py), |_| true) {
+                    state.next += 1;
+                }
+                return record.map(Some);
             }
             self.refill(py, &mut state)?;
         }
     }
 
     fn __length_hint__(&self, py: Python<'_>) -> usize {
-        let state = self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let state = self.state(py);
         (self.view.len() - state.next) as usize + state.ready.len()
+    }
+    /// Where it is: the position of the next record to be handed over, whatever was read ahead.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let state = self.state(py);
+        let dict = PyDict::new(py);
+        dict.set_item("position", state.next - state.ready.len() as u64)?;
+        dict.set_item("length", self.view.len())?;
+        dict.set_item("fingerprint", fingerprint_of(&self.reader, &self.view))?;
+        Ok(dict)
     }
 }

@@ -6,6 +6,8 @@
 //! | `indices` | what Python indexes with, as record numbers |
 //! | `deliver` | where records go: `bytes` objects, or one buffer of the caller's |
 //! | `opening` | paths and objects as a `Source` |
+//! | `views` | shuffled, concatenated and mixed sources |
+//! | `order` | `Permutation` |
 //! | `records` | `Records`: the sequence |
 //! | `iteration` | its iterator |
 //! | `writer` | `Writer` |
@@ -19,7 +21,9 @@ mod files;
 mod indices;
 mod iteration;
 mod opening;
+mod order;
 mod records;
+mod views;
 mod writer;
 
 use pyo3::prelude::*;
@@ -49,6 +53,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<opening::Source>()?;
     m.add_class::<records::Records>()?;
     m.add_class::<iteration::RecordsIterator>()?;
+    m.add_class::<order::Permutation>()?;
     m.add_class::<writer::Writer>()?;
     m.add_function(wrap_pyfunction!(after_fork, m)?)?;
     m.add_function(wrap_pyfunction!(formats, m)?)?;
@@ -57,6 +62,10 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(opening::open_object, m)?)?;
     m.add_function(wrap_pyfunction!(opening::open_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(opening::restore, m)?)?;
+    m.add_function(wrap_pyfunction!(views::order_of, m)?)?;
+    m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;
+    m.add_function(wrap_pyfunction!(views::concat, m)?)?;
+    m.add_function(wrap_pyfunction!(views::mix, m)?)?;
     m.add_function(wrap_pyfunction!(files::verify_path, m)?)?;
     m.add_function(wrap_pyfunction!(files::verify_object, m)?)?;
     m.add_function(wrap_pyfunction!(files::verify_bytes, m)?)?;

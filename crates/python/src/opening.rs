@@ -13,7 +13,6 @@ use anyrecord::storage::memory::Memory;
 use anyrecord::view::View;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyTuple;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -123,25 +122,6 @@ impl Source {
     #[getter]
     fn options(&self, py: Python<'_>) -> Py<PyAny> {
         self.options.clone_ref(py)
-    }
-
-    /// The records of several sources, one after the other.
-    #[staticmethod]
-    #[pyo3(signature = (*sources))]
-    fn concat(sources: &Bound<'_, PyTuple>) -> PyResult<Source> {
-        let (py, first) = (sources.py(), sources.get_item(0)?);
-        let options = first.cast::<Source>()?.get().options.clone_ref(py);
-        let sources: Vec<PyRef<'_, Source>> = sources.extract()?;
-        let (mut shards, mut views, mut base) = (Vec::new(), Vec::new(), 0);
-        for source in &sources {
-            source.reader.check_open().map_err(Failure)?;
-            shards.extend(source.reader.shards().iter().cloned());
-            views.push((source.view.clone(), base));
-            base += source.reader.len();
-        }
-        let cache_bytes = sources.iter().map(|s| s.reader.cache_bytes()).max().unwrap_or(0);
-        let reader = Reader::new(shards, cache_bytes).map_err(Failure)?;
-        Ok(Source { reader: Arc::new(reader), view: View::concat(views), options })
     }
 
     /// The view as numbers.

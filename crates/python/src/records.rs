@@ -5,6 +5,7 @@ use crate::errors::Failure;
 use crate::indices;
 use crate::iteration::RecordsIterator;
 use crate::opening::Source;
+use crate::views::fingerprint_of;
 use anyrecord::reader::Reader;
 use anyrecord::view::View;
 use pyo3::buffer::PyBuffer;
@@ -41,11 +42,17 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
     }
 }
 
-/// Reads many records with one batched read.
-pub fn read_many(py: Python<'_>, reader: &Reader, records: &[u64]) -> PyResult<BytesList> {
+/// Reads the records at many positions of a view with one batched read.
+pub fn read_many(
+    py: Python<'_>,
+    reader: &Reader,
+    view: &View,
+    mut positions: Vec<u64>,
+) -> PyResult<BytesList> {
     py.detach(|| {
-        let mut list = BytesList::new(records.len());
-        reader.read_batch(records, &mut list)?;
+        view.get_many(&mut positions);
+        let mut list = BytesList::new(positions.len());
+        reader.read_batch(&positions, &mut list)?;
         Ok(list)
     })
     .map_err(|e| Failure(e).into())
@@ -54,9 +61,8 @@ pub fn read_many(py: Python<'_>, reader: &Reader, records: &[u64]) -> PyResult<B
 impl Records {
     fn list<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         self.reader.check_open().map_err(Failure)?;
-        let mut positions = indices::many(keys, self.view.len())?;
-        positions.iter_mut().for_each(|p| *p = self.view.get(*p));
-        read_many(py, &self.reader, &positions)?.into_list(py)
+        let positions = indices::many(keys, self.view.len())?;
+        read_many(py, &self.reader, &self.view, positions)?.into_list(py)
     }
 
     fn slice<'py>(slf: &Bound<'py, Self>, slice: &Bound<'py, PySlice>) -> PyResult<Bound<'py, PyAny>> {
@@ -116,8 +122,19 @@ impl Records {
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> RecordsIterator {
+        Self::_iterate(slf, 0)
+    }
+
+    /// An iterator that begins at a position, which is at most the length.
+    fn _iterate(slf: &Bound<'_, Self>, position: u64) -> RecordsIterator {
         let this = slf.get();
-        RecordsIterator::new(this.reader.clone(), this.view.clone())
+        RecordsIterator::new(this.reader.clone(), this.view.clone(), position)
+    }
+
+    /// What tells this view from others.
+    #[getter]
+    fn _fingerprint(&self) -> u64 {
+        fingerprint_of(&self.reader, &self.view)
     }
 
     /// Reads records into a buffer, one after the other; returns where each ends.
@@ -129,7 +146,6 @@ impl Records {
     ) -> PyResult<Vec<usize>> {
         self.reader.check_open().map_err(Failure)?;
         let mut records = indices::many(indices, self.view.len())?;
-        records.iter_mut().for_each(|p| *p = self.view.get(*p));
         let buffer = PyBuffer::<u8>::get(out).map_err(|_| {
             PyTypeError::new_err(
                 "read_into needs a writable buffer of bytes, such as a bytearray or a uint8 array",
@@ -146,6 +162,7 @@ impl Records {
         let out =
             unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
         let read = py.detach(|| {
+            self.view.get_many(&mut records);
             let sizes: Option<Vec<u64>> =
                 records.iter().map(|&r| self.reader.size(r)).collect::<anyrecord::Result<_>>()?;
             let mut deliver = OneBuffer::new(out, records.len(), sizes.as_deref())?;

@@ -1,0 +1,321 @@
+//! Which records, in which order: a function from position to record number that costs no memory.
+//!
+//! Views stack: a shuffle of a concatenation of slices is still one function, and reading through it is one batched
+//! read of the records underneath.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`blocks`] | the shuffle that keeps the records of a chunk together |
+//! | [`mixture`] | several sources by weight |
+//! | [`layout`] | where chunks begin under a view |
+//! | `numbers` | a view as a few numbers, and back |
+
+pub mod blocks;
+pub mod layout;
+pub mod mixture;
+mod numbers;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Error, Result};
+use crate::permutation::{MOST, Permutation};
+use blocks::{Blocks, Shape};
+use mixture::{Mixture, Until};
+pub use numbers::fingerprint;
+use std::sync::Arc;
+
+/// How many views may be stacked: what nobody needs, and a bound on recursion.
+const DEEPEST: usize = 64;
+
+/// A view of a sequence of records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    /// `start`, `start + step`, ...: `len` record numbers.
+    Range {
+        /// The first record.
+        start: u64,
+        /// From one record to the next; may be negative, never 0.
+        step: i64,
+        /// How many.
+        len: u64,
+    },
+    /// One view after the other.
+    Concat(Arc<[Part]>),
+    /// `len` positions of another view.
+    Slice {
+        /// The view that is sliced.
+        of: Arc<View>,
+        /// The first position.
+        start: u64,
+        /// From one position to the next; may be negative, never 0.
+        step: i64,
+        /// How many.
+        len: u64,
+    },
+    /// All positions of another view, in another order.
+    Shuffled {
+        /// The view that is shuffled.
+        of: Arc<View>,
+        /// The order.
+        order: Arc<Order>,
+    },
+    /// Several views by weight.
+    Mixed(Arc<Mixed>),
+}
+
+/// One part of a concatenation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The view.
+    pub view: View,
+    /// Added to its record numbers: where its files begin among all files.
+    pub base: u64,
+    /// The position behind its last one.
+    pub end: u64,
+}
+
+/// Several views by weight. A position beyond the end of a view begins it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mixed {
+    mixture: Mixture,
+    /// Each view, and where its files begin among all files.
+    parts: Vec<(View, u64)>,
+    len: u64,
+}
+
+/// An order that chance and a seed have made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Any record at any position.
+    Full {
+        /// The seed.
+        seed: u64,
+        /// The epoch.
+        epoch: u64,
+        /// The order that they stand for.
+        permutation: Permutation,
+    },
+    /// Neighbours stay near each other.
+    Blocks(Blocks),
+}
+
+impl Order {
+    /// The order of `len` records in an epoch: of all among all, or, given a shape, of blocks and within windows.
+    pub fn new(len: u64, seed: u64, epoch: u64, shape: Option<Shape>) -> Result<Self> {
+        Ok(match shape {
+            None => Order::Full { seed, epoch, permutation: Permutation::new(len, seed, epoch)? },
+            Some(shape) => Order::Blocks(Blocks::new(len, seed, epoch, shape)?),
+        })
+    }
+
+    /// How many positions it has.
+    pub fn len(&self) -> u64 {
+        match self {
+            Order::Full { permutation, .. } => permutation.len(),
+            Order::Blocks(blocks) => blocks.len(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is at a position, which must be below [`len`](Self::len).
+    pub fn forward(&self, position: u64) -> u64 {
+        match self {
+            Order::Full { permutation, .. } => permutation.forward(position),
+            Order::Blocks(blocks) => blocks.forward(position),
+        }
+    }
+
+    /// The position of what must be below [`len`](Self::len).
+    pub fn inverse(&self, found: u64) -> u64 {
+        match self {
+            Order::Full { permutation, .. } => permutation.inverse(found),
+            Order::Blocks(blocks) => blocks.inverse(found),
+        }
+    }
+
+    /// Replaces positions by what is there.
+    pub fn forward_many(&self, positions: &mut [u64]) {
+        match self {
+            Order::Full { permutation, .. } => permutation.forward_many(positions),
+            Order::Blocks(blocks) => blocks.forward_many(positions),
+        }
+    }
+}
+
+fn along(start: u64, step: i64, position: u64) -> u64 {
+    // Wrapping gives the right answer for every position below `len`: the constructors see to that.
+    start.wrapping_add((step as u64).wrapping_mul(position))
+}
+
+impl View {
+    /// All of `len` records.
+    pub fn all(len: u64) -> Self {
+        View::Range { start: 0, step: 1, len }
+    }
+
+    /// How many positions it has.
+    pub fn len(&self) -> u64 {
+        match self {
+            View::Range { len, .. } | View::Slice { len, .. } => *len,
+            View::Concat(parts) => parts.last().map_or(0, |p| p.end),
+            View::Shuffled { order, .. } => order.len(),
+            View::Mixed(mixed) => mixed.len,
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The record number at a position, which must be below [`len`](Self::len).
+    pub fn get(&self, position: u64) -> u64 {
+        match self {
+            View::Range { start, step, .. } => along(*start, *step, position),
+            View::Slice { of, start, step, .. } => of.get(along(*start, *step, position)),
+            View::Concat(parts) => {
+                let (part, begin) = part_at(parts, position);
+                part.base + part.view.get(position - begin)
+            }
+            View::Shuffled { of, order } => of.get(order.forward(position)),
+            View::Mixed(mixed) => {
+                let (source, number) = mixed.mixture.draw(position);
+                let (view, base) = &mixed.parts[source];
+                base + view.get(number % view.len())
+            }
+        }
+    }
+
+    /// Replaces positions, each below [`len`](Self::len), by record numbers: layer by layer, which is faster than
+    /// position by position.
+    pub fn get_many(&self, positions: &mut [u64]) {
+        match self {
+            View::Range { start: 0, step: 1, .. } => {}
+            View::Range { start, step, .. } => {
+                positions.iter_mut().for_each(|position| *position = along(*start, *step, *position));
+            }
+            View::Slice { of, start, step, .. } => {
+                positions.iter_mut().for_each(|position| *position = along(*start, *step, *position));
+                of.get_many(positions);
+            }
+            View::Shuffled { of, order } => {
+                order.forward_many(positions);
+                of.get_many(positions);
+            }
+            View::Concat(parts) => {
+                let mut rest = positions;
+                while let Some(&first) = rest.first() {
+                    let (part, begin) = part_at(parts, first);
+                    let same =
+                        rest.iter().take_while(|position| (begin..part.end).contains(position)).count();
+                    let (here, after) = rest.split_at_mut(same);
+                    here.iter_mut().for_each(|position| *position -= begin);
+                    part.view.get_many(here);
+                    here.iter_mut().for_each(|record| *record += part.base);
+                    rest = after;
+                }
+            }
+            View::Mixed(_) => positions.iter_mut().for_each(|position| *position = self.get(*position)),
+        }
+    }
+
+    /// `len` positions from `start` on, `step` apart; all of them must be positions of this view.
+    pub fn slice(&self, start: u64, step: i64, len: u64) -> Result<Self> {
+        let last = i128::from(start) + i128::from(step) * (i128::from(len) - 1);
+        let inside = |p: i128| (0..i128::from(self.len())).contains(&p);
+        if step == 0 || (len > 0 && !(inside(i128::from(start)) && inside(last))) {
+            return Err(Error::argument("slice outside of the view"));
+        }
+        if len == 0 {
+            return Ok(View::all(0));
+        }
+        // Where there is no next position the step means nothing, and might not fit.
+        let step = if len == 1 { 1 } else { step };
+        if (start, step, len) == (0, 1, self.len()) {
+            return Ok(self.clone());
+        }
+        Ok(match self {
+            View::Range { start: first, step: by, .. } => {
+                let step = by.checked_mul(step).ok_or_else(|| Error::argument("slice step is too large"))?;
+                View::Range { start: along(*first, *by, start), step, len }
+            }
+            View::Slice { of, start: first, step: by, .. } => {
+                let step = by.checked_mul(step).ok_or_else(|| Error::argument("slice step is too large"))?;
+                View::Slice { of: of.clone(), start: along(*first, *by, start), step, len }
+            }
+            View::Concat(_) | View::Shuffled { .. } | View::Mixed(_) => {
+                View::Slice { of: self.below()?, start, step, len }
+            }
+        })
+    }
+
+    /// One view after the other; each comes with where its files begin among all files.
+    pub fn concat(views: impl IntoIterator<Item = (View, u64)>) -> Result<Self> {
+        let (mut parts, mut end) = (Vec::new(), 0u64);
+        let mut add = |view: View, base| {
+            end = end.checked_add(view.len()).filter(|&end| end < MOST).ok_or_else(too_long)?;
+            parts.push(Part { view, base, end });
+            Ok::<_, Error>(())
+        };
+        for (view, base) in views {
+            match view {
+                // Flat, so that a sum of a thousand is not a thousand layers.
+                View::Concat(inner) => {
+                    for part in inner.iter() {
+                        add(part.view.clone(), base + part.base)?;
+                    }
+                }
+                view => add((*view.below()?).clone(), base)?,
+            }
+        }
+        Ok(View::Concat(parts.into()))
+    }
+
+    /// The same positions in another order, which must have as many.
+    pub fn shuffle(&self, order: Order) -> Result<Self> {
+        if order.len() != self.len() {
+            return Err(Error::argument("an order of another length"));
+        }
+        Ok(View::Shuffled { of: self.below()?, order: Arc::new(order) })
+    }
+
+    /// Views by weight; each comes with where its files begin among all files.
+    pub fn mix(views: Vec<(View, u64)>, weights: &[u64], seed: u64, until: Until) -> Result<Self> {
+        let mixture = Mixture::new(weights, seed)?;
+        let lengths: Vec<u64> = views.iter().map(|(view, _)| view.len()).collect();
+        let len = mixture.length(&lengths, until)?;
+        views.iter().try_for_each(|(view, _)| view.below().map(drop))?;
+        Ok(View::Mixed(Arc::new(Mixed { mixture, parts: views, len })))
+    }
+
+    /// This view as one that another may be put on.
+    fn below(&self) -> Result<Arc<Self>> {
+        if self.depth() >= DEEPEST {
+            return Err(Error::argument(format!("more than {DEEPEST} views on top of each other")));
+        }
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn depth(&self) -> usize {
+        1 + match self {
+            View::Range { .. } => 0,
+            View::Slice { of, .. } | View::Shuffled { of, .. } => of.depth(),
+            View::Concat(parts) => parts.iter().map(|part| part.view.depth()).max().unwrap_or(0),
+            View::Mixed(mixed) => mixed.parts.iter().map(|(view, _)| view.depth()).max().unwrap_or(0),
+        }
+    }
+}
+
+/// The part that a position is in, and the position of its first record.
+fn part_at(parts: &[Part], position: u64) -> (&Part, u64) {
+    let at = parts.partition_point(|part| part.end <= position);
+    (&parts[at], if at == 0 { 0 } else { parts[at - 1].end })
+}
+
+fn too_long() -> Error {
+    Error::argument("more than 2^63 records in one view")
+}

@@ -1,0 +1,119 @@
+//! `Permutation`: an order of numbers, computed when asked for.
+
+use crate::errors::Failure;
+use crate::indices;
+use anyrecord::view::blocks::Shape;
+use anyrecord::view::{Order, fingerprint};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+/// A shuffled `range(length)` that takes no memory: position -> number, and back.
+#[pyclass(frozen, eq, sequence, module = "anyrecord._core")]
+#[derive(PartialEq)]
+pub struct Permutation {
+    pub order: Order,
+}
+
+impl From<Order> for Permutation {
+    fn from(order: Order) -> Self {
+        Permutation { order }
+    }
+}
+
+impl Permutation {
+    fn one(&self, index: &Bound<'_, PyAny>) -> PyResult<u64> {
+        indices::one(index, self.order.len())?
+            .ok_or_else(|| PyTypeError::new_err("a permutation is asked for one integer; take() is for many"))
+    }
+}
+
+#[pymethods]
+impl Permutation {
+    #[new]
+    #[pyo3(signature = (length, seed, epoch=0, window=None, block=None, cuts=Vec::new()))]
+    fn new(
+        length: u64,
+        seed: u64,
+        epoch: u64,
+        window: Option<u64>,
+        block: Option<u64>,
+        cuts: Vec<u64>,
+    ) -> PyResult<Self> {
+        let shape = match (window, block) {
+            (None, None) => None,
+            (Some(window), Some(block)) => Some(Shape { block, window, cuts }),
+            _ => return Err(PyValueError::new_err("window= and block= go together")),
+        };
+        Ok(Order::new(length, seed, epoch, shape).map_err(Failure)?.into())
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        isize::try_from(self.order.len())
+            .map(isize::unsigned_abs)
+            .map_err(|_| PyOverflowError::new_err("longer than len() can say; see .length"))
+    }
+
+    /// How many numbers there are; unlike `len()`, up to 2**63.
+    #[getter]
+    fn length(&self) -> u64 {
+        self.order.len()
+    }
+
+    fn __getitem__(&self, index: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.one(index).map(|position| self.order.forward(position))
+    }
+
+    /// The position of a number.
+    fn inverse(&self, number: &Bound<'_, PyAny>) -> PyResult<u64> {
+        self.one(number).map(|number| self.order.inverse(number))
+    }
+
+    /// The numbers at many positions (a range, a list, an array of integers) as an `array('Q')`.
+    fn take<'py>(&self, py: Python<'py>, positions: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let mut numbers = indices::many(positions, self.order.len())?;
+        py.detach(|| self.order.forward_many(&mut numbers));
+        let bytes = PyBytes::new_with(py, size_of_val(&*numbers), |out| {
+            for (place, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(&numbers) {
+                *place = number.to_ne_bytes();
+            }
+            Ok(())
+        })?;
+        py.import("array")?.getattr("array")?.call1(("Q", bytes))
+    }
+
+    /// A number that tells orders apart.
+    #[getter]
+    fn _fingerprint(&self) -> u64 {
+        fingerprint(self.order.to_numbers().into_iter().chain([self.order.len().into()]))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let (py, order) = (slf.py(), &slf.get().order);
+        let length = order.len();
+        let arguments = match order {
+            Order::Full { seed, epoch, .. } => (length, *seed, *epoch).into_pyobject(py)?,
+            Order::Blocks(blocks) => {
+                let ((seed, epoch), shape) = (blocks.key(), blocks.shape());
+                (length, seed, epoch, shape.window, shape.block, shape.cuts.clone()).into_pyobject(py)?
+            }
+        };
+        Ok((slf.get_type().into_any(), arguments))
+    }
+
+    fn __repr__(&self) -> String {
+        let length = self.order.len();
+        match &self.order {
+            Order::Full { seed, epoch, .. } => format!("Permutation({length}, seed={seed}, epoch={epoch})"),
+            Order::Blocks(blocks) => {
+                let ((seed, epoch), shape) = (blocks.key(), blocks.shape());
+                let (window, block) = (shape.window, shape.block);
+                let cuts =
+                    if shape.cuts.is_empty() { String::new() } else { format!(", cuts={:?}", shape.cuts) };
+                format!(
+                    "Permutation({length}, seed={seed}, epoch={epoch}, window={window}, block={block}{cuts})"
+                )
+            }
+        }
+    }
+}

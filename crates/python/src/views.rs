@@ -1,0 +1,118 @@
+//! Views of sources: shuffled, one after the other, mixed. And what tells one view from another.
+
+use crate::errors::Failure;
+use crate::opening::Source;
+use crate::order::Permutation;
+use anyrecord::reader::Reader;
+use anyrecord::view::blocks::Shape;
+use anyrecord::view::mixture::Until;
+use anyrecord::view::{Order, View, fingerprint, layout};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// The order that a shuffle of a source has. Blocks are aligned with its chunks.
+#[pyfunction]
+pub fn order_of(
+    source: &Source,
+    seed: u64,
+    epoch: u64,
+    window: Option<u64>,
+    block: Option<u64>,
+) -> PyResult<Permutation> {
+    let shape = match (window, block) {
+        (None, _) => None,
+        (Some(window), Some(block)) => Some((window, block)),
+        (Some(window), None) => Some((window, chunk_records(&source.reader)?)),
+    };
+    let shape = shape.map(|(window, block)| {
+        let cuts = layout::cuts(&source.reader, &source.view, block.max(1));
+        Shape { block, window, cuts }
+    });
+    let order = Order::new(source.view.len(), seed, epoch, shape).map_err(Failure)?;
+    Ok(Permutation::from(order))
+}
+
+fn chunk_records(reader: &Reader) -> PyResult<u64> {
+    match layout::chunk_records(reader).map_err(Failure)? {
+        Some(records) if records > 1 => Ok(records),
+        Some(_) => Err(PyValueError::new_err(
+            "each chunk of these files holds 1 record; say block=, the records of a block",
+        )),
+        None => Err(PyValueError::new_err(
+            "the chunks of these files do not hold the same number of records; say block=, the records of a block",
+        )),
+    }
+}
+
+/// The records of a source in another order.
+#[pyfunction]
+pub fn shuffle(py: Python<'_>, source: &Source, order: &Permutation) -> PyResult<Source> {
+    let view = source.view.shuffle(order.order.clone()).map_err(Failure)?;
+    Ok(Source { reader: source.reader.clone(), view, options: source.options.clone_ref(py) })
+}
+
+/// One reader, each view with where its files begin under it, and the options of the first.
+type Gathered = (Arc<Reader>, Vec<(View, u64)>, Py<PyAny>);
+
+/// The files of several sources under one reader.
+fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
+    let first = sources.first().ok_or_else(|| PyValueError::new_err("no records to put together"))?;
+    let (mut shards, mut views, mut cache_bytes) = (Vec::new(), Vec::new(), 0);
+    for source in sources {
+        let (reader, view) = (&source.get().reader, &source.get().view);
+        reader.check_open().map_err(Failure)?;
+        let own = reader.shards();
+        // Views of the same files share them.
+        let known = (0..=shards.len().saturating_sub(own.len())).find(|&at| {
+            shards[at..].len() >= own.len() && shards[at..].iter().zip(own).all(|(a, b)| Arc::ptr_eq(a, b))
+        });
+        let at = known.unwrap_or_else(|| {
+            shards.extend(own.iter().cloned());
+            shards.len() - own.len()
+        });
+        let base = shards[..at].iter().map(|shard| shard.records()).sum();
+        views.push((view.clone(), base));
+        cache_bytes = cache_bytes.max(reader.cache_bytes());
+    }
+    let reader = Reader::new(shards, cache_bytes).map_err(Failure)?;
+    Ok((Arc::new(reader), views, first.get().options.clone_ref(py)))
+}
+
+/// The records of several sources, one after the other.
+#[pyfunction]
+pub fn concat(py: Python<'_>, sources: Vec<Py<Source>>) -> PyResult<Source> {
+    let (reader, views, options) = gather(py, &sources)?;
+    Ok(Source { reader, view: View::concat(views).map_err(Failure)?, options })
+}
+
+/// The records of several sources by weight, until `"first"` or `"all"` of them end, or to a length.
+#[pyfunction]
+pub fn mix(
+    py: Python<'_>,
+    sources: Vec<Py<Source>>,
+    weights: Vec<u64>,
+    seed: u64,
+    until: &str,
+    length: Option<u64>,
+) -> PyResult<Source> {
+    let until = match (until, length) {
+        (_, Some(length)) => Until::Length(length),
+        ("all", _) => Until::All,
+        _ => Until::First,
+    };
+    let (reader, views, options) = gather(py, &sources)?;
+    Ok(Source { reader, view: View::mix(views, &weights, seed, until).map_err(Failure)?, options })
+}
+
+/// A number that tells views apart, wherever their files lie: from what the view is, and from the names of the files
+/// and how many records they have.
+pub fn fingerprint_of(reader: &Reader, view: &View) -> u64 {
+    let mut numbers = view.to_numbers();
+    for shard in reader.shards() {
+        numbers.extend([i128::from(shard.first()), i128::from(shard.records())]);
+        let name = shard.path().and_then(|path| path.file_name()).unwrap_or_default();
+        numbers.extend(name.to_string_lossy().bytes().map(i128::from));
+    }
+    fingerprint(numbers)
+}
