@@ -11,6 +11,7 @@ GOLDEN = ROOT / "tests" / "golden"
 
 NEED_FRAMEWORKS = (
     ROOT / "python" / "anyrecord" / "compat" / "ffrecord" / "torch",
+    ROOT / "python" / "anyrecord" / "torch.py",
     ROOT / "tests" / "compat" / "ffrecord" / "framework",
     ROOT / "tests" / "interop",
 )

@@ -15,6 +15,8 @@ import os as _os
 import warnings as _warnings
 
 from anyrecord import _core
+from anyrecord._core import Permutation
+from anyrecord.combine import concat, mix
 from anyrecord.errors import (
     ChecksumError,
     ClosedError,
@@ -41,13 +43,16 @@ __all__ = [
     "Limits",
     "Location",
     "MappedRecords",
+    "Permutation",
     "RecordError",
     "Records",
     "Report",
     "TruncatedError",
     "Writer",
+    "concat",
     "create",
     "info",
+    "mix",
     "open",
     "pack",
     "verify",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, overload
+
+from anyrecord.iteration import BatchIterator, MappedIterator
 
 if TYPE_CHECKING:
     from anyrecord.records import Records
@@ -53,13 +55,37 @@ class MappedRecords(Sequence[T], Generic[T]):
 
     _getitems = __getitems__
 
-    def __iter__(self) -> Iterator[T]:
-        return map(self._apply, self._records)
+    def __iter__(self) -> MappedIterator[T]:
+        return MappedIterator(iter(self._records), self._apply)
 
-    def batches(self, size: SupportsIndex, *, drop_last: bool = False) -> Iterator[list[T]]:
-        """Lists of `size` results each, in order; the last one may be shorter, or is left out."""
-        batches = self._records.batches(size, drop_last=drop_last)
-        return ([self._apply(record) for record in batch] for batch in batches)
+    def resume(self, state: Mapping[str, int]) -> MappedIterator[T]:
+        """An iterator that continues at the very next record; see `Records.resume`."""
+        return MappedIterator(self._records.resume(state), self._apply)
+
+    def batches(
+        self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
+    ) -> BatchIterator[T]:
+        """Lists of `size` results each, in order; see `Records.batches`."""
+        return BatchIterator(self, size, drop_last, resume)
+
+    def shuffle(
+        self, seed: int, epoch: int = 0, *, window: int | None = None, block: int | None = None
+    ) -> MappedRecords[T]:
+        """The results in an order that `seed` and `epoch` decide; see `Records.shuffle`."""
+        return MappedRecords(self._records.shuffle(seed, epoch, window=window, block=block), *self._functions)
+
+    def shard(self, rank: int, *, of: int) -> MappedRecords[T]:
+        """Every `of`-th result, from the one at position `rank` on; see `Records.shard`."""
+        return MappedRecords(self._records.shard(rank, of=of), *self._functions)
+
+    def __add__(self, other: MappedRecords[T]) -> MappedRecords[T]:
+        from anyrecord.combine import concat
+
+        return concat([self, other]) if isinstance(other, MappedRecords) else NotImplemented
+
+    @property
+    def _fingerprint(self) -> int:
+        return self._records._fingerprint
 
     def map(self, function: Callable[[T], U]) -> MappedRecords[U]:
         """A function on the results of this one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from operator import index
+from typing import Literal, SupportsIndex
 
 __all__ = ["Limits", "OpenOptions"]
 
@@ -57,3 +58,14 @@ def open_options(
     if not isinstance(limits, Limits):
         raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")
     return OpenOptions(format, bool(checksums), table, io, limits.decoded_chunk_bytes, limits.open_files, cache_bytes)
+
+
+def whole_number(name: str, value: SupportsIndex, *, least: int = 0) -> int:
+    """An argument that the core takes as an unsigned 64-bit number."""
+    try:
+        number = index(value)
+    except TypeError:
+        raise TypeError(f"{name} is a whole number, not {type(value).__name__}") from None
+    if not least <= number < 1 << 64:
+        raise ValueError(f"{name}={number} is not valid: it must be a whole number from {least} to 2**64 - 1")
+    return number

@@ -8,14 +8,14 @@ import operator
 import os
 import warnings
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
 from anyrecord.errors import ClosedError, FormatError
+from anyrecord.iteration import BatchIterator, position_of
 from anyrecord.mapped import MappedRecords
-from anyrecord.options import Limits, OpenOptions, open_options
+from anyrecord.options import Limits, OpenOptions, open_options, whole_number
 from anyrecord.paths import expand
 
 __all__ = ["Location", "Records", "open"]
@@ -119,18 +119,66 @@ class Records(_core.Records, Sequence[bytes]):
 
     # `records[i]`, `len`, iteration, `__getitems__` and `_getitems` are in the extension type.
 
-    def batches(self, size: SupportsIndex, *, drop_last: bool = False) -> Iterator[list[bytes]]:
-        """Lists of `size` records each, in order; the last one may be shorter, or is left out."""
-        if not hasattr(size, "__index__"):
-            raise TypeError(f"the size of a batch is a whole number, not {size!r}")
-        size = operator.index(size)
-        if size < 1:
-            raise ValueError(f"a batch has at least 1 record, not {size}")
-        return self._batches(size, len(self) // size * size if drop_last else len(self))
+    def batches(
+        self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
+    ) -> BatchIterator[bytes]:
+        """Lists of `size` records each, in order; the last one may be shorter, or is left out.
 
-    def _batches(self, size: int, until: int) -> Iterator[list[bytes]]:
-        for start in range(0, until, size):
-            yield self.__getitems__(range(start, min(start + size, until)))
+        The iterator has a `state_dict()`; `resume=` continues from one, also with another size.
+        """
+        return BatchIterator(self, size, drop_last, resume)
+
+    def resume(self, state: Mapping[str, int]) -> _core.RecordsIterator:
+        """An iterator that continues at the very next record.
+
+        `state` is what `state_dict()` of an iterator of the same view returned, here or in another process. The state
+        of another view (other files, seed, epoch, shard or slice) is a ValueError.
+
+        >>> import anyrecord
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many(b"%d" % i for i in range(100))
+        >>> part = anyrecord.open("doc.ffr").shuffle(seed=42, epoch=3).shard(0, of=4)
+        >>> it = iter(part)
+        >>> before = [next(it) for _ in range(10)]
+        >>> state = it.state_dict()
+        >>> before + list(part.resume(state)) == list(part)
+        True
+        """
+        return self._iterate(position_of(self, state))
+
+    def shuffle(self, seed: int, epoch: int = 0, *, window: int | None = None, block: int | None = None) -> Self:
+        """The same records in an order that `seed` and `epoch` decide, and nothing else; nothing is read.
+
+        Any record may come up at any position: a permutation of all records, computed, without a buffer or a table.
+
+        >>> import anyrecord
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many(b"%d" % i for i in range(10))
+        >>> records = anyrecord.open("doc.ffr")
+        >>> b" ".join(records.shuffle(seed=0)), b" ".join(records.shuffle(seed=0, epoch=1))
+        (b'0 5 9 3 6 4 1 2 8 7', b'5 3 8 6 7 9 1 2 4 0')
+
+        With `window=`, blocks of neighbouring records are permuted, and records within each window of so many blocks:
+        for chunks of many records, cold disks and object stores, where a record alone costs as much as its chunk. A
+        block is a chunk of the files where all hold the same number of records, else say how many in `block=`.
+        """
+        seed, epoch = whole_number("seed", seed), whole_number("epoch", epoch)
+        if window is None and block is not None:
+            raise ValueError("block= goes with window=, the number of blocks that are mixed together")
+        window = None if window is None else whole_number("window", window, least=1)
+        block = None if block is None else whole_number("block", block, least=1)
+        order = _core.order_of(self._source, seed, epoch, window, block)
+        return type(self)(_core.shuffle(self._source, order))
+
+    def shard(self, rank: int, *, of: int) -> Self:
+        """Every `of`-th record, from the one at position `rank` on: by record, never by file.
+
+        The shards of all ranks are all records, each once, and their lengths differ by at most 1.
+        """
+        rank, of = whole_number("rank", rank), whole_number("of", of, least=1)
+        if rank >= of:
+            raise ValueError(f"rank {rank} of {of}: ranks are numbered from 0 to {of - 1}")
+        return self[rank::of]
 
     def map(self, function: Callable[[bytes], T]) -> MappedRecords[T]:
         """The results of a function on each record, computed when they are read."""
@@ -182,11 +230,9 @@ class Records(_core.Records, Sequence[bytes]):
         return formats.pop() if len(formats) == 1 else "mixed"
 
     def __add__(self, other: Records) -> Records:
-        if not isinstance(other, Records):
-            return NotImplemented
-        if replace(self._source.options, format=None) != replace(other._source.options, format=None):
-            raise ValueError("records that were opened with different options cannot be one sequence")
-        return type(self)(_core.Source.concat(self._source, other._source))
+        from anyrecord.combine import concat
+
+        return concat([self, other]) if isinstance(other, Records) else NotImplemented
 
     def close(self) -> None:
         """Gives descriptors and caches back. Slices of these records are closed with them."""

@@ -1,0 +1,131 @@
+"""Several sequences as one: `concat` puts one after the other, `mix` deals them out by weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import gcd, lcm
+from numbers import Rational
+from typing import Any, Literal, SupportsFloat, TypeVar, overload
+
+from anyrecord import _core
+from anyrecord.mapped import MappedRecords
+from anyrecord.options import whole_number
+from anyrecord.records import Records
+
+__all__ = ["concat", "mix"]
+
+T = TypeVar("T")
+
+
+@overload
+def concat(sources: Iterable[Records]) -> Records: ...
+@overload
+def concat(sources: Iterable[MappedRecords[T]]) -> MappedRecords[T]: ...
+def concat(sources: Iterable[Records] | Iterable[MappedRecords[T]]) -> Records | MappedRecords[T]:
+    """One sequence after the other, as one: still one batched read, still picklable.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+    ...     out.write_many([b"one", b"two", b"three"])
+    >>> records = anyrecord.open("doc.ffr")
+    >>> list(anyrecord.concat([records[1:], records]))
+    [b'two', b'three', b'one', b'two', b'three']
+    """
+    records, functions = _same_kind(list(sources), "concat")
+    return _mapped(type(records[0])(_core.concat([part._source for part in records])), functions)
+
+
+@overload
+def mix(
+    sources: Iterable[Records],
+    weights: Sequence[SupportsFloat],
+    *,
+    seed: int = 0,
+    until: Literal["first", "all"] = "first",
+    length: int | None = None,
+) -> Records: ...
+@overload
+def mix(
+    sources: Iterable[MappedRecords[T]],
+    weights: Sequence[SupportsFloat],
+    *,
+    seed: int = 0,
+    until: Literal["first", "all"] = "first",
+    length: int | None = None,
+) -> MappedRecords[T]: ...
+def mix(
+    sources: Iterable[Records] | Iterable[MappedRecords[T]],
+    weights: Sequence[SupportsFloat],
+    *,
+    seed: int = 0,
+    until: Literal["first", "all"] = "first",
+    length: int | None = None,
+) -> Records | MappedRecords[T]:
+    """Several sequences dealt into one by weight, in exact shares at any moment.
+
+    Each source keeps its own order (shuffle it first if it should not), and where it is dealt is decided by chance and
+    `seed`. The result has random access and takes no memory, like any view.
+
+    - `until="first"`: ends before the first source would run out; no record comes twice.
+    - `until="all"`: ends when every source was delivered whole; the others begin again meanwhile, in the same order.
+    - `length`: ends there; sources begin again as needed.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+    ...     out.write_many(b"%d" % i for i in range(1000))
+    >>> records = anyrecord.open("doc.ffr")
+    >>> small, large = records[:100], records[100:]
+    >>> mixed = anyrecord.mix([small, large], [0.25, 0.75], seed=1)
+    >>> len(mixed), sum(int(record) < 100 for record in mixed[:40])
+    (403, 10)
+    """
+    if until not in ("first", "all"):
+        raise ValueError(f"until={until!r} is not valid: it must be 'first' or 'all'")
+    seed = whole_number("seed", seed)
+    length = None if length is None else whole_number("length", length)
+    records, functions = _same_kind(list(sources), "mix")
+    whole = _whole_weights(list(weights))
+    if len(whole) != len(records):
+        raise ValueError(f"{len(records)} sources need as many weights, not {len(whole)}")
+    mixed = _core.mix([part._source for part in records], whole, seed, until, length)
+    return _mapped(type(records[0])(mixed), functions)
+
+
+def _same_kind(sources: list[Any], verb: str) -> tuple[list[Records], tuple[Any, ...]]:
+    """The records under the sources, and the functions on all of them."""
+    if not sources:
+        raise ValueError(f"{verb} needs at least one source")
+    for source in sources:
+        if not isinstance(source, Records | MappedRecords):
+            raise TypeError(f"{verb} takes Records, not {type(source).__name__}")
+    functions = [source._functions if isinstance(source, MappedRecords) else () for source in sources]
+    if any(mapped != functions[0] for mapped in functions):
+        raise ValueError(f"sources with different functions on them; {verb} the records first, then map the result")
+    records = [source._records if isinstance(source, MappedRecords) else source for source in sources]
+    options = [replace(part._source.options, format=None) for part in records]
+    if any(other != options[0] for other in options):
+        raise ValueError("records that were opened with different options cannot be one sequence")
+    return records, functions[0]
+
+
+def _mapped(records: Records, functions: tuple[Any, ...]) -> Records | MappedRecords[Any]:
+    return MappedRecords(records, *functions) if functions else records
+
+
+def _whole_weights(weights: list[SupportsFloat]) -> list[int]:
+    """Weights as small whole numbers in the same proportions; 0.1 is a tenth, not the nearest binary fraction."""
+    try:
+        exact = [Fraction(w) if isinstance(w, Rational) else Fraction(repr(float(w))) for w in weights]
+    except (TypeError, ValueError):
+        raise ValueError(f"weights are positive numbers, not {weights!r}") from None
+    if any(weight <= 0 for weight in exact):
+        raise ValueError(f"weights are positive numbers, not {weights!r}; leave a source out that should not come up")
+    common = lcm(*(weight.denominator for weight in exact))
+    whole = [int(weight * common) for weight in exact]
+    divisor = gcd(*whole)
+    whole = [weight // divisor for weight in whole]
+    if sum(whole) >= 1 << 63:
+        raise ValueError(f"weights {weights!r} are too far apart, or have too many digits")
+    return whole
