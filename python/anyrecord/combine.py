@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
@@ -40,7 +40,7 @@ def concat(sources: Iterable[Records] | Iterable[MappedRecords[T]]) -> Records |
 @overload
 def mix(
     sources: Iterable[Records],
-    weights: Sequence[SupportsFloat],
+    weights: Iterable[SupportsFloat],
     *,
     seed: int = 0,
     until: Literal["first", "all"] = "first",
@@ -49,7 +49,7 @@ def mix(
 @overload
 def mix(
     sources: Iterable[MappedRecords[T]],
-    weights: Sequence[SupportsFloat],
+    weights: Iterable[SupportsFloat],
     *,
     seed: int = 0,
     until: Literal["first", "all"] = "first",
@@ -57,7 +57,7 @@ def mix(
 ) -> MappedRecords[T]: ...
 def mix(
     sources: Iterable[Records] | Iterable[MappedRecords[T]],
-    weights: Sequence[SupportsFloat],
+    weights: Iterable[SupportsFloat],
     *,
     seed: int = 0,
     until: Literal["first", "all"] = "first",

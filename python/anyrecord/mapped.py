@@ -69,12 +69,12 @@ class MappedRecords(Sequence[T], Generic[T]):
         return BatchIterator(self, size, drop_last, resume)
 
     def shuffle(
-        self, seed: int, epoch: int = 0, *, window: int | None = None, block: int | None = None
+        self, seed: SupportsIndex, epoch: SupportsIndex = 0, *, window: int | None = None, block: int | None = None
     ) -> MappedRecords[T]:
         """The results in an order that `seed` and `epoch` decide; see `Records.shuffle`."""
         return MappedRecords(self._records.shuffle(seed, epoch, window=window, block=block), *self._functions)
 
-    def shard(self, rank: int, *, of: int) -> MappedRecords[T]:
+    def shard(self, rank: SupportsIndex, *, of: SupportsIndex) -> MappedRecords[T]:
         """Every `of`-th result, from the one at position `rank` on; see `Records.shard`."""
         return MappedRecords(self._records.shard(rank, of=of), *self._functions)
 

@@ -146,7 +146,9 @@ class Records(_core.Records, Sequence[bytes]):
         """
         return self._iterate(position_of(self, state))
 
-    def shuffle(self, seed: int, epoch: int = 0, *, window: int | None = None, block: int | None = None) -> Self:
+    def shuffle(
+        self, seed: SupportsIndex, epoch: SupportsIndex = 0, *, window: int | None = None, block: int | None = None
+    ) -> Self:
         """The same records in an order that `seed` and `epoch` decide, and nothing else; nothing is read.
 
         Any record may come up at any position: a permutation of all records, computed, without a buffer or a table.
@@ -170,7 +172,7 @@ class Records(_core.Records, Sequence[bytes]):
         order = _core.order_of(self._source, seed, epoch, window, block)
         return type(self)(_core.shuffle(self._source, order))
 
-    def shard(self, rank: int, *, of: int) -> Self:
+    def shard(self, rank: SupportsIndex, *, of: SupportsIndex) -> Self:
         """Every `of`-th record, from the one at position `rank` on: by record, never by file.
 
         The shards of all ranks are all records, each once, and their lengths differ by at most 1.

@@ -261,11 +261,14 @@ class _Pass(Iterator[int]):
         if self.taken >= self._size:
             self.ended = True
             raise StopIteration
-        at = self.taken % _AT_ONCE
-        if at == 0:
+        if not self._ready:
             self._ready = self._compute(self.taken, min(_AT_ONCE, self._size - self.taken))
+            self._ready.reverse()
         self.taken += 1
-        return self._ready[at]
+        return self._ready.pop()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_ready": []}
 
     def _compute(self, begin: int, count: int) -> list[int]:
         found = array("Q")
@@ -315,7 +318,8 @@ class ElasticLoader(Generic[T]):
         sampler, share, delivered = self.sampler, self.sampler.share(), 0
         self._state = sampler.state_at(share, share.start)
         for batch in self.loader:
-            delivered = min(delivered + self.batch_size, len(share))
+            # Not cut to the share: in the last step, a rank with fewer records than others counts as they do.
+            delivered += self.batch_size
             self._state = sampler.state_at(share, share.position_after(delivered))
             yield batch
         self._state = sampler.state_at(share, share.position_after(delivered, ended=True))

@@ -6,21 +6,28 @@ use crate::reader::Reader;
 
 /// How many records each chunk holds, where that is one number for all files. The last chunk of a file may be shorter.
 pub fn chunk_records(reader: &Reader) -> Result<Option<u64>> {
-    let mut all = None;
+    // What files of several chunks say, and the most that the only chunk of a file holds.
+    let (mut full, mut only) = (None, 0);
     for shard in reader.shards().iter().filter(|shard| shard.records() > 0) {
         let Some(source) = &*shard.source()? else { return Ok(None) };
         let table = &source.table;
         let (first, _) = table.locate(0)?;
         let (last, _) = table.locate(table.records() - 1)?;
+        if last.first_record == 0 {
+            only = only.max(first.records);
+            continue;
+        }
         // Looking at two chunks of perhaps millions. Unequal ones that happen to pass cost speed, nothing else.
-        let equal =
-            last.index.checked_mul(first.records) == Some(last.first_record) && last.records <= first.records;
-        if !equal || all.is_some_and(|all| all != first.records) {
+        let equal = last.index.checked_mul(first.records) == Some(last.first_record) && last.records <= first.records;
+        if !equal || full.is_some_and(|full| full != first.records) {
             return Ok(None);
         }
-        all = Some(first.records);
+        full = Some(first.records);
     }
-    Ok(all)
+    Ok(match full {
+        Some(full) => (only <= full).then_some(full),
+        None => (only > 0).then_some(only),
+    })
 }
 
 /// Positions of the view, besides 0, where a block of `block` records must begin so that blocks cover whole chunks:
