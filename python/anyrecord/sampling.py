@@ -204,7 +204,13 @@ class ElasticSampler:
             raise ValueError("the state of another order: resume with the same seed, shuffle, window and block")
         if not 0 <= position <= length:
             raise ValueError(f"not the state of a sampler: position {position} of {length}")
-        self._epoch, self._start, self._pass = whole_number("epoch", epoch), position, None
+        epoch = whole_number("epoch", epoch)
+        # The end of an epoch is the beginning of the next. A loader that resumes lazily loads the one after
+        # `set_epoch` has chosen the other.
+        begins_next = self._epoch == epoch + 1 and self._start == 0 and (self._pass is None or self._pass.taken == 0)
+        if not (position == length and begins_next):
+            self._epoch, self._start = epoch, position
+        self._pass = None
 
     def _order(self, epoch: int) -> _core.Permutation | None:
         if not self._shuffle:
@@ -251,8 +257,8 @@ class _Pass(Iterator[int]):
     def __init__(self, share: Share, order: _core.Permutation | None) -> None:
         self.share = share
         self.taken = 0
-        # A share of nothing has ended before anybody asks.
-        self.ended = len(share) == 0
+        # When somebody has asked for more than there is, and not before: loaders make passes that they never use.
+        self.ended = False
         self._order = order
         self._size = len(share)
         self._ready: list[int] = []
