@@ -29,13 +29,16 @@ PUBLIC = [
     "Limits",
     "Location",
     "MappedRecords",
+    "Permutation",
     "RecordError",
     "Records",
     "Report",
     "TruncatedError",
     "Writer",
+    "concat",
     "create",
     "info",
+    "mix",
     "open",
     "pack",
     "verify",
@@ -50,7 +53,7 @@ def test_the_public_names_are_exactly_these() -> None:
 def test_nothing_else_is_in_sight() -> None:
     modules = {
         *("errors", "files", "folder", "listing", "mapped", "options", "packing", "paths", "records", "unpacking"),
-        *("writer", "compat"),
+        *("combine", "compat", "iteration", "sampling", "torch", "writer"),
     }
     visible = {name for name in dir(anyrecord) if not name.startswith("_")}
     assert visible - modules == {*PUBLIC, "annotations"}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-import operator
 import os
 import warnings
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core

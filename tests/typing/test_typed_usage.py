@@ -11,7 +11,10 @@ from typing import TypeAlias, assert_type
 import anyrecord
 import numpy as np
 import pytest
-from anyrecord import Info, Limits, Location, MappedRecords, Records, Report, Writer
+from anyrecord import Info, Limits, Location, MappedRecords, Permutation, Records, Report, Writer
+from anyrecord._core import RecordsIterator
+from anyrecord.iteration import BatchIterator, MappedIterator
+from anyrecord.sampling import ElasticSampler
 
 Numbers: TypeAlias = "array[int]"  # quoted: before Python 3.12 an array takes no types at run time
 
@@ -37,11 +40,12 @@ def test_indexing(records: Records) -> None:
 
 
 def test_iterating(records: Records) -> None:
-    assert_type(iter(records), Iterator[bytes])
+    assert_type(iter(records), RecordsIterator)
     assert_type(list(records), list[bytes])
     assert_type(reversed(records), Iterator[bytes])
-    assert_type(records.batches(2), Iterator[list[bytes]])
-    assert_type(records.batches(2, drop_last=True), Iterator[list[bytes]])
+    assert_type(records.batches(2), BatchIterator[bytes])
+    assert_type(records.batches(2, drop_last=True), BatchIterator[bytes])
+    assert_type(next(records.batches(2)), list[bytes])
     for record in records:
         assert_type(record, bytes)
 
@@ -54,13 +58,36 @@ def test_mapping(records: Records) -> None:
     assert_type(numbers.__getitems__([0, 1]), list[int])
     assert_type(numbers.map(str), MappedRecords[str])
     assert_type(numbers.map(str)[0], str)
-    assert_type(numbers.batches(2), Iterator[list[int]])
+    assert_type(numbers.batches(2), BatchIterator[int])
+    assert_type(iter(numbers), MappedIterator[int])
     assert_type(list(numbers), list[int])
 
     def first(values: Sequence[int]) -> int:
         return values[0]
 
     assert first(numbers) == 1
+
+
+def test_ordering(records: Records) -> None:
+    assert_type(records.shuffle(1), Records)
+    assert_type(records.shuffle(seed=1, epoch=2, window=2, block=2), Records)
+    assert_type(records.shard(np.int64(0), of=2), Records)
+    assert_type(anyrecord.concat([records, records[:1]]), Records)
+    assert_type(anyrecord.mix([records, records], np.array([0.5, 0.5]), seed=1), Records)
+    numbers = records.map(int)
+    assert_type(numbers.shuffle(1).shard(0, of=2), MappedRecords[int])
+    assert_type(anyrecord.concat([numbers, numbers]), MappedRecords[int])
+    assert_type(anyrecord.mix([numbers, numbers], [1, 2], until="all"), MappedRecords[int])
+    state = assert_type(iter(records).state_dict(), dict[str, int])
+    assert_type(records.resume(state), RecordsIterator)
+    assert_type(numbers.resume(state), MappedIterator[int])
+    assert_type(records.batches(2, resume=state).state_dict(), dict[str, int])
+    permutation = Permutation(10, seed=1)
+    assert_type(permutation[0], int)
+    assert_type(permutation.take(range(3)), "Numbers")
+    sampler = ElasticSampler(records, seed=1, tail="drop")
+    assert_type(next(iter(sampler)), int)
+    assert_type(sampler.state_dict(), dict[str, int])
 
 
 def test_asking(records: Records) -> None:

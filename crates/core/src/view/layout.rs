@@ -18,7 +18,8 @@ pub fn chunk_records(reader: &Reader) -> Result<Option<u64>> {
             continue;
         }
         // Looking at two chunks of perhaps millions. Unequal ones that happen to pass cost speed, nothing else.
-        let equal = last.index.checked_mul(first.records) == Some(last.first_record) && last.records <= first.records;
+        let equal =
+            last.index.checked_mul(first.records) == Some(last.first_record) && last.records <= first.records;
         if !equal || full.is_some_and(|full| full != first.records) {
             return Ok(None);
         }
