@@ -17,6 +17,7 @@ import warnings as _warnings
 from anyrecord import _core
 from anyrecord._core import Permutation
 from anyrecord.combine import concat, mix
+from anyrecord.convert import Converted, convert
 from anyrecord.errors import (
     ChecksumError,
     ClosedError,
@@ -27,6 +28,7 @@ from anyrecord.errors import (
 )
 from anyrecord.files import Info, Report, info, verify
 from anyrecord.folder import Folder
+from anyrecord.index import build_index
 from anyrecord.mapped import MappedRecords
 from anyrecord.options import Limits
 from anyrecord.packing import pack
@@ -36,6 +38,7 @@ from anyrecord.writer import Writer, create
 __all__ = [
     "ChecksumError",
     "ClosedError",
+    "Converted",
     "Folder",
     "FormatError",
     "Info",
@@ -49,7 +52,9 @@ __all__ = [
     "Report",
     "TruncatedError",
     "Writer",
+    "build_index",
     "concat",
+    "convert",
     "create",
     "info",
     "mix",

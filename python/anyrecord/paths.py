@@ -22,19 +22,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias
 
-__all__ = ["RECORD_SUFFIXES", "FileRange", "existing_shards", "expand", "shard_paths"]
+from anyrecord import _core
+
+__all__ = ["RECORD_SUFFIXES", "FileRange", "existing_shards", "expand", "renamed", "shard_paths"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
-RECORD_SUFFIXES: Final[dict[str, str]] = {
-    ".array_record": "array_record",
-    ".arrayrecord": "array_record",
-    ".ffr": "ffrecord",
-    ".recordio": "recordio",
-    ".tfrecord": "tfrecord",
-    ".tfrecord.gz": "tfrecord",
-    ".tfrecord.zlib": "tfrecord",
-}
+RECORD_SUFFIXES: Final[dict[str, str]] = dict(_core.suffixes())
 """Each suffix of a record file, with its format."""
 
 _MIN_DIGITS = 5
@@ -99,6 +93,25 @@ def shard_paths(path: str, count: int) -> list[str]:
         raise ValueError(f"{path!r} has no file name to number; pass one such as 'train.array_record'")
     prefix, suffix = _split_suffix(name)
     return [os.path.join(folder, _shard_name(prefix, index, count, suffix)) for index in range(count)]
+
+
+def renamed(name: str, suffix: str) -> str:
+    """A file name with another record suffix, and its shard number where it was.
+
+    >>> renamed("train.tfrecord", ".array_record")
+    'train.array_record'
+    >>> renamed("train-00000-of-00002.tfrecord.gz", ".array_record")
+    'train-00000-of-00002.array_record'
+    >>> renamed("train.tfrecord-00000-of-00002", ".array_record")
+    'train.array_record-00000-of-00002'
+    """
+    prefix, old = _split_suffix(name)
+    if not old and (match := _SHARD.fullmatch(name)) and not match[4]:
+        stem, old = _split_suffix(match[1])
+        number = name.removeprefix(match[1])
+        # Where no suffix tells which way the shards are named, ours comes last as in the names that we give.
+        return f"{stem}{suffix}{number}" if old else f"{name}{suffix}"
+    return prefix + suffix
 
 
 def existing_shards(path: str) -> list[str]:

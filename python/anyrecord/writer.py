@@ -7,7 +7,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, TypeAlias
+from typing import Any, BinaryIO, Literal, Self, TypeAlias, TypedDict
 
 from anyrecord import _core
 from anyrecord.errors import ClosedError
@@ -19,8 +19,8 @@ StrPath: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Creating:
-    """The keywords of `create` that are the same for all formats; the attributes are what the core reads."""
+class Creating:
+    """The keywords of `create` that are the same for all formats, checked; the attributes are what the core reads."""
 
     format: str
     overwrite: bool
@@ -28,6 +28,21 @@ class _Creating:
     threads: int
     sharding: tuple[str, int]
     num_records: int | None
+    tally: bool = False
+    """Whether what is written is added up, for a comparison with the file."""
+
+
+class FormatOptions(TypedDict, total=False):
+    """The keywords of `create` that only some formats have."""
+
+    codec: Literal["none", "snappy", "gzip", "zlib", "zstd", "brotli"] | None
+    level: int | None
+    window_log: int | None
+    group_size: int | None
+    transpose: bool | None
+    transpose_bucket_size: int | None
+    pad_to_block_boundary: bool | None
+    chunk_bytes: int | None
 
 
 class Writer(_core.Writer):
@@ -47,14 +62,20 @@ class Writer(_core.Writer):
         """Finishes the file and makes it appear under its name. A second call does nothing."""
         if self._published:
             return
+        self._publish_sealed()
+
+    def _publish_sealed(self) -> list[str]:
+        """Publishes, sealing first where that was not done; returns the names."""
         count = self._seal()
         if not self._is_sharded or self._path is None:
+            names = [] if self._path is None else [self._path]
             self._publish([], [])
         else:
             names = shard_paths(self._path, count)
             old = existing_shards(self._path) if self._overwrite else []
             self._publish(names, old)
         self._published = True
+        return names
 
     def discard(self) -> None:
         """Throws away what was written: nothing is published, and an existing file stays as it was.
@@ -150,7 +171,7 @@ def create(
     - tfrecord: `codec` (`"none"`, `"gzip"` or `"zlib"`), `level`
     - ffrecord: none
     """
-    sharding = _sharding(shards, shard_bytes, shard_records)
+    sharding = sharding_of(shards, shard_bytes, shard_records)
     target: Any = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if isinstance(target, bytes):
         raise TypeError("a path is a str or a PathLike of one, not bytes")
@@ -160,13 +181,13 @@ def create(
     name = target if isinstance(target, str) else None
     if name is None and sharding[0] != "one":
         raise ValueError("shards need a path, not a file object")
-    creating = _Creating(
-        format=format or _format_of(name),
+    creating = Creating(
+        format=format or format_of(name),
         overwrite=bool(overwrite),
         durable=bool(durable),
-        threads=_count("threads", threads, 0) or 0,
+        threads=count_option("threads", threads, 0) or 0,
         sharding=sharding,
-        num_records=_count("num_records", num_records, 0),
+        num_records=count_option("num_records", num_records, 0),
     )
     if name is not None and sharding[0] != "one" and not overwrite:
         _refuse_existing(name)
@@ -181,13 +202,20 @@ def create(
         "chunk_bytes": chunk_bytes,
     }
     given = {keyword: value for keyword, value in keywords.items() if value is not None}
-    writer = Writer(target, creating, given)
-    writer._path, writer._overwrite, writer._pid = name, creating.overwrite, os.getpid()
-    writer._is_sharded = sharding[0] != "one"
+    return new_writer(target, creating, given)
+
+
+def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Writer:
+    """A writer of a path or a file object, with options that are checked."""
+    writer = Writer(target, creating, keywords)
+    writer._path = target if isinstance(target, str) else None
+    writer._overwrite, writer._pid = creating.overwrite, os.getpid()
+    writer._is_sharded = creating.sharding[0] != "one"
     return writer
 
 
-def _format_of(path: str | None) -> str:
+def format_of(path: str | None) -> str:
+    """The format that a path's suffix chooses."""
     if path is None:
         raise ValueError(f"a file object has no suffix: pass format=, one of {', '.join(_core.formats())}")
     format = _core.format_of_suffix(path)
@@ -196,7 +224,8 @@ def _format_of(path: str | None) -> str:
     return format
 
 
-def _count(keyword: str, value: int | None, least: int) -> int | None:
+def count_option(keyword: str, value: int | None, least: int) -> int | None:
+    """The value of an option that counts something, checked."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63:
@@ -204,14 +233,17 @@ def _count(keyword: str, value: int | None, least: int) -> int | None:
     return value
 
 
-def _sharding(shards: int | None, shard_bytes: int | None, shard_records: int | None) -> tuple[str, int]:
+def sharding_of(shards: int | None, shard_bytes: int | None, shard_records: int | None) -> tuple[str, int]:
+    """How records are dealt out, and the number that belongs to it."""
     given = {
         "shards": ("turns", shards),
         "shard_bytes": ("bytes", shard_bytes),
         "shard_records": ("records", shard_records),
     }
     chosen = [
-        (kind, number) for keyword, (kind, value) in given.items() if (number := _count(keyword, value, 1)) is not None
+        (kind, number)
+        for keyword, (kind, value) in given.items()
+        if (number := count_option(keyword, value, 1)) is not None
     ]
     if len(chosen) > 1:
         raise ValueError("shards, shard_bytes and shard_records exclude each other")

@@ -85,6 +85,28 @@ FORMATS = (
         variants={"": Variant()},
         valid_oddities=frozenset({bytes(12)}),  # what the first writer made of no samples: no checksum, and n = 0
     ),
+    Format(
+        name="recordio",
+        suffix=".recordio",
+        variants={
+            "snappy": Variant({}, None, sizes_known=False),
+            "none": Variant({"codec": "none"}, None, sizes_known=False),
+            "gzip": Variant({"codec": "gzip", "level": 1}, None, sizes_known=False),
+        },
+        empty_file_is_valid=True,
+        sees_cut_between_chunks=False,
+    ),
+    Format(
+        name="tfrecord",
+        suffix=".tfrecord",
+        variants={
+            "none": Variant(),
+            "gzip": Variant({"codec": "gzip"}),
+            "zlib": Variant({"codec": "zlib"}),
+        },
+        empty_file_is_valid=True,
+        sees_cut_between_chunks=False,
+    ),
 )
 
 CASES = tuple(Case(format, name) for format in FORMATS for name in format.variants)

@@ -22,17 +22,23 @@
 //! | [`view`] | which records, in which order: slices, shuffles, concatenations, mixtures |
 //! | [`permutation`] | a shuffle that is computed, not stored |
 //! | [`writer`] | writing records |
+//! | [`convert`] | from files of any format to files of any other |
+//! | [`index_file`] | where chunks are, kept in a file beside the data |
 //! | [`verify`] | every byte of a file accounted for |
+//! | [`parallel`] | the same work on many things at once |
 //! | [`process`] | what a forked child must not inherit |
 
 pub mod bytes;
 pub mod cache;
 pub mod codec;
+pub mod convert;
 pub mod error;
 pub mod format;
 pub mod hash;
+pub mod index_file;
 pub mod limits;
 pub mod open;
+pub mod parallel;
 pub mod permutation;
 pub mod process;
 pub mod reader;

@@ -2,11 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Table, detect};
+use crate::index_file;
 use crate::storage::Storage;
 use crate::storage::file::LocalFile;
 use crate::storage::handles::Handles;
 use arc_swap::{ArcSwapOption, Guard};
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An open file: its bytes, its format and its table.
@@ -21,12 +23,25 @@ pub struct Source {
 
 impl Source {
     /// Detects the format, unless it is given, and reads the table.
-    pub fn open(storage: Arc<dyn Storage>, format: Option<&str>, options: &ReadOptions) -> Result<Self> {
+    ///
+    /// `path`: where a side index may lie beside the data; it is used if it fits.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        path: Option<&Path>,
+        format: Option<&str>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
         let open = || {
             let format = match format {
                 Some(name) => detect::by_name(name)?,
                 None => detect::detect(&*storage)?,
             };
+            let indexed = path.filter(|_| format.has_side_index());
+            if let Some(path) = indexed
+                && let Some(table) = index_file::open(path, &*storage, format, options)?
+            {
+                return Ok((format, table));
+            }
             Ok((format, format.open(&*storage, options)?))
         };
         let (format, table) = open().map_err(|e: Error| e.in_file(storage.name()))?;
@@ -62,6 +77,18 @@ pub struct RecordRange {
     pub start: u64,
     /// The record after the last; none: to the end of the file.
     pub stop: Option<u64>,
+}
+
+impl RecordRange {
+    /// The record numbers that are meant in a file of `total` records.
+    pub fn within(self, total: u64) -> Result<Range<u64>> {
+        let (start, stop) = (self.start, self.stop.unwrap_or(total));
+        if start > stop || stop > total {
+            let text = format!("records {start}..{stop} are not in the file, which has {total}");
+            return Err(Error::argument(text));
+        }
+        Ok(start..stop)
+    }
 }
 
 impl Shard {
@@ -107,21 +134,13 @@ impl Shard {
         options: ReadOptions,
     ) -> Result<Self> {
         let source = open_origin(&origin, format, &options)?;
-        let total = source.table.records();
-        let stop = range.stop.unwrap_or(total);
-        if range.start > stop || stop > total {
-            return Err(Error::argument(format!(
-                "records {}..{stop} are not in the file, which has {total}",
-                range.start
-            ))
-            .in_file(source.storage.name()));
-        }
+        let range = range.within(source.table.records()).map_err(|e| e.in_file(source.storage.name()))?;
         Ok(Shard {
             origin,
             format: Some(source.format.name().to_owned()),
             options,
             first: range.start,
-            records: stop - range.start,
+            records: range.end - range.start,
             opened: ArcSwapOption::from_pointee(source),
         })
     }
@@ -142,7 +161,7 @@ impl Shard {
     }
 
     /// The path, if it is a local file.
-    pub fn path(&self) -> Option<&std::path::Path> {
+    pub fn path(&self) -> Option<&Path> {
         match &self.origin {
             Origin::Path { path, .. } => Some(path),
             Origin::Handed(_) => None,
@@ -184,11 +203,11 @@ impl Shard {
 }
 
 fn open_origin(origin: &Origin, format: Option<&str>, options: &ReadOptions) -> Result<Source> {
-    let storage: Arc<dyn Storage> = match origin {
+    let (storage, path): (Arc<dyn Storage>, _) = match origin {
         Origin::Path { path, handles } => {
-            Arc::new(LocalFile::open(path, handles, options.io, options.checksums)?)
+            (Arc::new(LocalFile::open(path, handles, options.io, options.checksums)?), Some(&**path))
         }
-        Origin::Handed(storage) => storage.clone(),
+        Origin::Handed(storage) => (storage.clone(), None),
     };
-    Source::open(storage, format, options)
+    Source::open(storage, path, format, options)
 }

@@ -4,16 +4,19 @@
 //! a final name before [`publish`](SealedSet::publish), and a writer that is dropped leaves everything as it was.
 
 pub mod file;
+pub mod tally;
 
 use crate::error::{Error, Result};
-use crate::format::Format;
 use crate::format::options::WriteOptions;
+use crate::format::{Carried, Format, ReadOptions};
+use crate::parallel::each_in_parallel;
 use crate::process;
 use crate::storage::output::Output;
 use crate::storage::publish::Sealed;
 use file::{FileWriter, Pool};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tally::Sum;
 
 /// How records are dealt out to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub enum Sharding {
     Bytes(u64),
     /// In order; a new shard begins when one holds this many records.
     Records(u64),
+    /// In order; a new shard begins when [`Writer::begin_shard`] is called.
+    Told,
 }
 
 /// How a file is written.
@@ -39,6 +44,8 @@ pub struct CreateOptions {
     pub threads: usize,
     /// How records are dealt out.
     pub sharding: Sharding,
+    /// Add up what is written, so that [`SealedSet::check`] can compare.
+    pub tally: bool,
     /// How many records there will be, if that is known.
     pub num_records: Option<u64>,
     /// The format's own options.
@@ -52,6 +59,7 @@ impl Default for CreateOptions {
             durable: true,
             threads: 0,
             sharding: Sharding::One,
+            tally: false,
             num_records: None,
             format_options: WriteOptions::default(),
         }
@@ -66,7 +74,7 @@ pub struct Writer {
     pool: Option<Arc<Pool>>,
     /// The files that take records now: all shards when they take turns, else one.
     open: Vec<FileWriter>,
-    sealed: Vec<Sealed>,
+    sealed: Vec<(Sealed, Option<Sum>)>,
     num_records: u64,
     num_bytes: u64,
     generation: u64,
@@ -74,7 +82,7 @@ pub struct Writer {
 }
 
 /// Files that are whole, still under temporary names.
-pub struct SealedSet(Vec<Sealed>);
+pub struct SealedSet(Vec<(Sealed, Option<Sum>)>);
 
 impl Writer {
     /// A writer of `path`, or of shards beside it.
@@ -132,10 +140,11 @@ impl Writer {
 
     fn new_file(&self, shard: u64) -> Result<FileWriter> {
         let encoder = self.format.encoder(&self.format_options(shard))?;
-        let CreateOptions { overwrite, durable, sharding, .. } = self.options;
+        let CreateOptions { overwrite, durable, sharding, tally, .. } = self.options;
         // Shards get their names, and are checked against existing files, when they are published.
         let overwrite = overwrite || sharding != Sharding::One;
-        FileWriter::create(&self.path, overwrite, durable, encoder, self.pool.clone())
+        let file = FileWriter::create(&self.path, overwrite, durable, encoder, self.pool.clone())?;
+        Ok(file.with_tally(tally))
     }
 
     /// The format that is written.
@@ -220,11 +229,51 @@ impl Writer {
         }
     }
 
+    fn next_shard(&mut self) -> Result<()> {
+        let next = self.new_file(0)?;
+        let last = std::mem::replace(&mut self.open[0], next);
+        self.sealed.extend(last.seal()?);
+        Ok(())
+    }
+
+    /// Begins a new shard, where that is how records are dealt out.
+    pub fn begin_shard(&mut self) -> Result<()> {
+        self.usable()?;
+        if self.options.sharding != Sharding::Told {
+            return Err(Error::argument("shards begin by themselves here"));
+        }
+        self.next_shard().map_err(|error| self.fail(error))
+    }
+
+    /// Writes the records of a chunk of another file of the same format: the chunk as it is, where that is possible
+    /// here, else record by record.
+    pub fn carry(&mut self, mut chunk: Carried<'_>) -> Result<()> {
+        self.usable()?;
+        let in_order = matches!(self.options.sharding, Sharding::One | Sharding::Told);
+        let file = &mut self.open[0];
+        let whole = in_order && self.options.num_records.is_none() && file.takes_chunk(chunk.records);
+        let Some(encoded) = chunk.encoded.take().filter(|_| whole) else {
+            let decoded = (chunk.decode)()?;
+            return (0..chunk.records)
+                .filter_map(|row| decoded.row(row))
+                .try_for_each(|record| self.write(record));
+        };
+        let decoded = if file.is_tallied() { Some((chunk.decode)()?) } else { None };
+        let before = file.num_bytes();
+        let carried = file.carry(encoded, decoded.as_ref());
+        self.num_records += chunk.records;
+        self.num_bytes += file.num_bytes() - before;
+        carried.map_err(|error| self.fail(error))
+    }
+
+    /// The options of the format.
+    pub fn write_options(&self) -> &WriteOptions {
+        &self.options.format_options
+    }
+
     fn deal(&mut self, record: &[u8]) -> Result<bool> {
         if self.shard_is_full(record.len()) {
-            let next = self.new_file(0)?;
-            let last = std::mem::replace(&mut self.open[0], next);
-            self.sealed.extend(last.seal()?);
+            self.next_shard()?;
         }
         let shard =
             if let Sharding::Turns(shards) = self.options.sharding { self.num_records % shards } else { 0 };
@@ -261,9 +310,26 @@ impl SealedSet {
         self.0.is_empty()
     }
 
+    /// Reads all files and compares their records with what was written, as far as that was added up.
+    ///
+    /// `step` is called from the calling thread now and then; an error from it stops everything.
+    pub fn check(
+        &self,
+        format: &dyn Format,
+        options: &ReadOptions,
+        threads: usize,
+        step: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        each_in_parallel(&self.0, threads, step, |(sealed, sum), step| match sum {
+            Some(sum) => tally::check(sealed.temp_path(), format, options, *sum, step)
+                .map_err(|e| e.in_file(&sealed.path().to_string_lossy())),
+            None => Ok(()),
+        })
+    }
+
     /// Makes the one file appear under the name that it was created with.
     pub fn publish(self) -> Result<()> {
-        self.0.into_iter().try_for_each(Sealed::publish)
+        self.0.into_iter().try_for_each(|(sealed, _)| sealed.publish())
     }
 
     /// Makes all files appear under `names`, one each, after removing the old set `replaced`.
@@ -283,7 +349,7 @@ impl SealedSet {
             }
         }
         let mut published: Vec<&PathBuf> = Vec::new();
-        for (sealed, name) in self.0.into_iter().zip(names) {
+        for ((sealed, _), name) in self.0.into_iter().zip(names) {
             if let Err(error) = sealed.with_name(name).exclusive().publish() {
                 for path in published {
                     // The error that stopped us is the one to tell; these are ours and incomplete.

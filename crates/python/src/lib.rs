@@ -13,7 +13,9 @@
 //! | `writer` | `Writer` |
 //! | `file_like` | Python file objects as storage and output |
 //! | `files` | `info` and `verify` |
+//! | `convert` | `convert` and `build_index` |
 
+mod convert;
 mod deliver;
 mod errors;
 mod file_like;
@@ -46,6 +48,13 @@ fn format_of_suffix(path: &str) -> Option<&'static str> {
     anyrecord::format::detect::by_suffix(path).map(|f| f.name())
 }
 
+/// Every suffix that stands for a format, with the format's name.
+#[pyfunction]
+fn suffixes() -> Vec<(&'static str, &'static str)> {
+    let formats = anyrecord::format::detect::FORMATS.iter();
+    formats.flat_map(|f| f.suffixes().iter().map(|suffix| (*suffix, f.name()))).collect()
+}
+
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("DEBUG_BUILD", cfg!(debug_assertions))?;
@@ -58,6 +67,10 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(after_fork, m)?)?;
     m.add_function(wrap_pyfunction!(formats, m)?)?;
     m.add_function(wrap_pyfunction!(format_of_suffix, m)?)?;
+    m.add_function(wrap_pyfunction!(suffixes, m)?)?;
+    m.add_function(wrap_pyfunction!(convert::build_index, m)?)?;
+    m.add_function(wrap_pyfunction!(convert::count_records, m)?)?;
+    m.add_function(wrap_pyfunction!(convert::pour, m)?)?;
     m.add_function(wrap_pyfunction!(opening::open_paths, m)?)?;
     m.add_function(wrap_pyfunction!(opening::open_object, m)?)?;
     m.add_function(wrap_pyfunction!(opening::open_bytes, m)?)?;

@@ -6,6 +6,7 @@ use crate::indices;
 use crate::iteration::RecordsIterator;
 use crate::opening::Source;
 use crate::views::fingerprint_of;
+use anyrecord::format::Table;
 use anyrecord::reader::Reader;
 use anyrecord::view::View;
 use pyo3::buffer::PyBuffer;
@@ -197,8 +198,13 @@ impl Records {
         let (shard, record) = self.reader.locate(self.view.get(position)).map_err(Failure)?;
         let shard = &self.reader.shards()[shard];
         let source = shard.source().map_err(Failure)?;
-        let located = source.as_ref().map(|s| s.table.locate(record)).transpose().map_err(Failure)?;
-        let (chunk, row) = located.map_or((0, 0), |(chunk, row)| (chunk.index, row));
+        // Once a table remembers where a record is, it may call that a chunk of its own; the caller means the real one.
+        let place = |table: &dyn Table| match table.shared(record) {
+            Some(place) => Ok(place),
+            None => table.locate(record).map(|(chunk, row)| (chunk.index, row)),
+        };
+        let located = source.as_ref().map(|s| place(&*s.table)).transpose().map_err(Failure)?;
+        let (chunk, row) = located.unwrap_or_default();
         Ok((shard.name(), chunk, row))
     }
 }

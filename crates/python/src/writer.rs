@@ -1,7 +1,9 @@
 //! `Writer`: records in, a file out. Names of shards and what they replace are decided in Python.
 
+use crate::convert::Listener;
 use crate::errors::Failure;
 use crate::file_like::FileLikeOutput;
+use crate::opening::Opening;
 use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
@@ -46,6 +48,7 @@ pub struct Creating {
     /// `("one" | "turns" | "bytes" | "records", number)`.
     sharding: (String, u64),
     num_records: Option<u64>,
+    tally: bool,
 }
 
 fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<CreateOptions> {
@@ -72,8 +75,10 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
             "turns" => Sharding::Turns(*number),
             "bytes" => Sharding::Bytes(*number),
             "records" => Sharding::Records(*number),
+            "told" => Sharding::Told,
             _ => Sharding::One,
         },
+        tally: creating.tally,
         num_records: creating.num_records,
         format_options,
     })
@@ -82,6 +87,20 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
 impl Writer {
     fn lock<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State> {
         self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The result of `act` on the writer, without the GIL; an error once it is closed.
+    pub fn with_open<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&mut anyrecord::writer::Writer) -> T + Send,
+    ) -> PyResult<T> {
+        let mut state = self.lock(py);
+        let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
+        let result = py.detach(|| act(writer));
+        self.num_records.store(writer.num_records(), Relaxed);
+        self.num_bytes.store(writer.num_bytes(), Relaxed);
+        Ok(result)
     }
 
     fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
@@ -108,7 +127,7 @@ fn done(state: &State) -> Error {
 }
 
 /// Calls `act` with the bytes of any contiguous buffer.
-fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
+pub fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
     if let Ok(bytes) = record.cast::<PyBytes>() {
         return act(bytes.as_bytes());
     }
@@ -214,6 +233,17 @@ impl Writer {
                 Err(Failure(done(&state)).into())
             }
         }
+    }
+
+    /// Reads the sealed files and compares their records with what was written.
+    fn _check(&self, py: Python<'_>, options: Opening, threads: usize) -> PyResult<()> {
+        let state = self.lock(py);
+        let State::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
+        let format = detect::by_name(self.format).map_err(Failure)?;
+        let mut listener = Listener::new(None, 0);
+        let checked =
+            py.detach(|| sealed.check(format, &options.options(), threads, &mut || listener.step(0)));
+        Ok(checked.map_err(Failure)?)
     }
 
     /// Makes the sealed files appear, under `names` if they are shards.

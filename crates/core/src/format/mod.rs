@@ -75,6 +75,11 @@ pub trait Format: Send + Sync {
     /// Reads the table of chunks.
     fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>>;
 
+    /// Whether finding the chunks takes long enough for a side index to be worth looking for.
+    fn has_side_index(&self) -> bool {
+        false
+    }
+
     /// Reads the table from a side index that [`Table::index_bytes`] made, instead of finding the chunks again.
     ///
     /// None where the format has no such thing, and where the index does not fit the data: then
@@ -99,27 +104,25 @@ pub trait Format: Send + Sync {
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let table = self.open(storage, options)?;
-        let mut window = Window::new(storage);
-        let mut record = 0;
-        while record < table.records() {
-            let (chunk, row) = table.locate(record)?;
-            let stored = chunk.stored.end.saturating_sub(chunk.stored.start);
-            let decoded = window
-                .get("chunk", chunk.stored.start, stored)
-                .and_then(|stored| table.decode(&chunk, stored))
-                .map_err(|e| e.for_record(record))?;
-            for row in row..chunk.records {
-                visit(decoded.row(row).ok_or_else(|| {
-                    Error::format("chunk holds fewer records than the table says")
-                        .at(chunk.stored.start)
-                        .for_record(record)
-                        .expected(chunk.records)
-                        .found(decoded.rows())
-                })?)?;
-                record += 1;
-            }
-        }
-        Ok(())
+        scan_table(&*table, storage, 0..table.records(), visit)
+    }
+
+    /// Visits all chunks in order, as they are stored, for a writer of this format with the options `write`.
+    ///
+    /// False, with nothing visited, where every chunk would have to be encoded anew anyway.
+    fn scan_chunks(
+        &self,
+        _storage: &dyn Storage,
+        _options: &ReadOptions,
+        _write: &WriteOptions,
+        _visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// How many records there are, found out as cheaply as the format allows and without keeping a table.
+    fn count(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
+        Ok(self.open(storage, options)?.records())
     }
 
     /// Visits every byte of the file once, from the first to the last, verifying all that can be.
@@ -133,6 +136,36 @@ pub trait Format: Send + Sync {
 
     /// A new encoder; refuses options that the format has not.
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>>;
+}
+
+/// Visits the records of that range, in order. Holds one chunk at a time.
+pub fn scan_table(
+    table: &dyn Table,
+    storage: &dyn Storage,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut window = Window::new(storage);
+    let mut record = range.start;
+    while record < range.end {
+        let (chunk, row) = table.locate(record)?;
+        let stored = chunk.stored.end.saturating_sub(chunk.stored.start);
+        let decoded = window
+            .get("chunk", chunk.stored.start, stored)
+            .and_then(|stored| table.decode(&chunk, stored))
+            .map_err(|e| e.for_record(record))?;
+        for row in row..chunk.records.min(row + (range.end - record)) {
+            visit(decoded.row(row).ok_or_else(|| {
+                Error::format("chunk holds fewer records than the table says")
+                    .at(chunk.stored.start)
+                    .for_record(record)
+                    .expected(chunk.records)
+                    .found(decoded.rows())
+            })?)?;
+            record += 1;
+        }
+    }
+    Ok(())
 }
 
 /// A stretch of a file, as [`Format::walk`] sees it.
@@ -345,6 +378,16 @@ pub struct Encoded {
     pub ends: Vec<usize>,
 }
 
+/// A chunk on its way from one file to another of the same format, as [`Format::scan_chunks`] visits it.
+pub struct Carried<'a> {
+    /// What to place, verified by its hash; none where this chunk has to be encoded anew.
+    pub encoded: Option<Encoded>,
+    /// How many records it holds.
+    pub records: u64,
+    /// Unpacks it.
+    pub decode: &'a dyn Fn() -> Result<Decoded>,
+}
+
 /// The part of encoding that any thread may do: pure, and the same bytes whichever thread does it.
 pub type EncodeJob = Arc<dyn Fn(Group) -> Result<Encoded> + Send + Sync>;
 
@@ -362,6 +405,12 @@ pub trait Encoder: Send {
 
     /// The function that encodes a group.
     fn job(&self) -> EncodeJob;
+
+    /// Whether a chunk of that many records, made by another encoder with the same options, can be placed next.
+    /// What is pending is flushed before it is.
+    fn takes_chunk(&self, _records: u64) -> bool {
+        false
+    }
 
     /// Writes an encoded group. Called in the order of the groups.
     fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()>;

@@ -63,6 +63,11 @@ impl WriteOptions {
         }
     }
 
+    /// Whether a keyword was given.
+    pub fn has(&self, keyword: &str) -> bool {
+        self.get(keyword).is_some()
+    }
+
     fn get(&self, keyword: &str) -> Option<&Value> {
         self.values.iter().find(|(k, _)| k == keyword).map(|(_, value)| value)
     }

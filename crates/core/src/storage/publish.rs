@@ -107,6 +107,16 @@ pub struct Sealed {
 }
 
 impl Sealed {
+    /// Where the file is now.
+    pub fn temp_path(&self) -> &Path {
+        &self.temp
+    }
+
+    /// Where it will appear.
+    pub fn path(&self) -> &Path {
+        &self.target.path
+    }
+
     /// Chooses another name for the file, in the same folder: a shard learns its number late.
     #[must_use]
     pub fn with_name(mut self, path: &Path) -> Self {

@@ -1,10 +1,11 @@
 //! One output and its encoder: records are grouped, groups encoded (by other threads when asked) and placed in order.
 
 use crate::error::{Error, Result};
-use crate::format::{EncodeJob, Encoded, Encoder, Group};
+use crate::format::{Decoded, EncodeJob, Encoded, Encoder, Group};
 use crate::process;
 use crate::storage::output::{Output, Stream};
 use crate::storage::publish::{Sealed, Staged};
+use crate::writer::tally::{Sum, Tally};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::path::Path;
@@ -28,11 +29,11 @@ impl Pool {
         Ok(Arc::new(Pool { threads, count }))
     }
 
-    fn start(&self, job: EncodeJob, group: Group) -> Receiver<Result<Encoded>> {
+    fn start(&self, job: EncodeJob, groups: Vec<Group>) -> Receiver<Result<Vec<Encoded>>> {
         let (done, result) = sync_channel(1);
         self.threads.spawn(move || {
             // The writer may be gone by now; then nobody wants the result.
-            let _ = done.send(job(group));
+            let _ = done.send(groups.into_iter().map(|group| job(group)).collect());
         });
         result
     }
@@ -57,9 +58,17 @@ struct Parts {
     encoder: Box<dyn Encoder>,
     job: EncodeJob,
     pool: Option<Arc<Pool>>,
+    /// Groups that wait for enough others to be worth a thread's while.
+    waiting: Vec<Group>,
+    waiting_bytes: usize,
     /// Groups that are being encoded, in order.
-    in_flight: VecDeque<Receiver<Result<Encoded>>>,
+    in_flight: VecDeque<Receiver<Result<Vec<Encoded>>>>,
 }
+
+/// A thread is given at least this many bytes of records at a time: handing over costs as much as a small group.
+const HANDOVER_BYTES: usize = 128 << 10;
+/// What a group counts besides its bytes.
+const GROUP_COST: usize = 256;
 
 /// Writes the records of one file.
 pub struct FileWriter {
@@ -67,6 +76,7 @@ pub struct FileWriter {
     parts: ManuallyDrop<Parts>,
     /// A group that is complete and not encoded yet.
     full: Option<Group>,
+    tally: Option<Tally>,
     num_records: u64,
     num_bytes: u64,
     generation: u64,
@@ -101,8 +111,23 @@ impl FileWriter {
     fn start(mut sink: Sink, mut encoder: Box<dyn Encoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
         encoder.start(sink.output())?;
         let job = encoder.job();
-        let parts = ManuallyDrop::new(Parts { sink, encoder, job, pool, in_flight: VecDeque::new() });
-        Ok(FileWriter { parts, full: None, num_records: 0, num_bytes: 0, generation: process::generation() })
+        let (waiting, in_flight) = (Vec::new(), VecDeque::new());
+        let parts = Parts { sink, encoder, job, pool, waiting, waiting_bytes: 0, in_flight };
+        Ok(FileWriter {
+            parts: ManuallyDrop::new(parts),
+            full: None,
+            tally: None,
+            num_records: 0,
+            num_bytes: 0,
+            generation: process::generation(),
+        })
+    }
+
+    /// Adds up what is written, so that the file can be compared with it.
+    #[must_use]
+    pub fn with_tally(mut self, wanted: bool) -> Self {
+        self.tally = wanted.then(Tally::default);
+        self
     }
 
     /// Records written so far.
@@ -119,6 +144,9 @@ impl FileWriter {
     pub fn push(&mut self, record: &[u8]) -> Result<bool> {
         self.work()?;
         self.full = self.parts.encoder.push(record)?;
+        if let Some(tally) = &mut self.tally {
+            tally.add(record);
+        }
         self.num_records += 1;
         self.num_bytes += record.len() as u64;
         Ok(self.full.is_some())
@@ -129,16 +157,39 @@ impl FileWriter {
         self.full.take().map_or(Ok(()), |group| self.parts.encode(group))
     }
 
+    /// Whether a chunk of that many records can be taken as it is.
+    pub fn takes_chunk(&self, records: u64) -> bool {
+        self.full.is_none() && self.parts.encoder.takes_chunk(records)
+    }
+
+    /// Writes a chunk as it is; `decoded` is what is in it, for the tally.
+    pub fn carry(&mut self, encoded: Encoded, decoded: Option<&Decoded>) -> Result<()> {
+        self.parts.drain()?;
+        if let (Some(tally), Some(decoded)) = (&mut self.tally, decoded) {
+            (0..encoded.records).filter_map(|row| decoded.row(row)).for_each(|record| tally.add(record));
+        }
+        self.num_records += encoded.records;
+        self.num_bytes += decoded.map_or(encoded.decoded_bytes, |decoded| decoded.bytes().len() as u64);
+        let parts = &mut *self.parts;
+        parts.encoder.place(encoded, parts.sink.output())
+    }
+
+    /// Whether what is written is added up.
+    pub fn is_tallied(&self) -> bool {
+        self.tally.is_some()
+    }
+
     /// Writes everything that is pending and what comes at the end. The file is whole then, under its temporary
     /// name; nothing is returned where the output is not a file of ours.
-    pub fn seal(mut self) -> Result<Option<Sealed>> {
+    pub fn seal(mut self) -> Result<Option<(Sealed, Option<Sum>)>> {
         self.work()?;
         self.parts.finish()?;
+        let sum = self.tally.take().map(Tally::sum);
         // SAFETY: `self` is forgotten right after, so the parts are not taken or dropped a second time.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
         std::mem::forget(self);
         match parts.sink {
-            Sink::Staged(staged) => staged.seal().map(Some),
+            Sink::Staged(staged) => Ok(Some((staged.seal()?, sum))),
             Sink::Other(_) => Ok(None),
         }
     }
@@ -146,12 +197,23 @@ impl FileWriter {
 
 impl Parts {
     fn encode(&mut self, group: Group) -> Result<()> {
-        let Some(pool) = &self.pool else {
+        if self.pool.is_none() {
             let encoded = (self.job)(group)?;
             return self.encoder.place(encoded, self.sink.output());
-        };
-        self.in_flight.push_back(pool.start(self.job.clone(), group));
-        // One group for each thread, and one more so that none of them waits.
+        }
+        self.waiting_bytes += group.bytes.len() + GROUP_COST;
+        self.waiting.push(group);
+        if self.waiting_bytes < HANDOVER_BYTES { Ok(()) } else { self.hand_over() }
+    }
+
+    fn hand_over(&mut self) -> Result<()> {
+        let Some(pool) = &self.pool else { return Ok(()) };
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.waiting_bytes = 0;
+        self.in_flight.push_back(pool.start(self.job.clone(), std::mem::take(&mut self.waiting)));
+        // One for each thread, and one more so that none of them waits.
         let most = pool.count + 1;
         while self.in_flight.len() > most {
             self.place_next()?;
@@ -162,16 +224,23 @@ impl Parts {
     fn place_next(&mut self) -> Result<()> {
         let Some(result) = self.in_flight.pop_front() else { return Ok(()) };
         let encoded = result.recv().map_err(|_| Error::closed("an encoding thread died"))??;
-        self.encoder.place(encoded, self.sink.output())
+        encoded.into_iter().try_for_each(|encoded| self.encoder.place(encoded, self.sink.output()))
     }
 
-    fn finish(&mut self) -> Result<()> {
+    /// Encodes and places everything that is pending.
+    fn drain(&mut self) -> Result<()> {
         if let Some(group) = self.encoder.flush() {
             self.encode(group)?;
         }
+        self.hand_over()?;
         while !self.in_flight.is_empty() {
             self.place_next()?;
         }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.drain()?;
         self.encoder.finish(self.sink.output())?;
         self.sink.output().flush()
     }

@@ -2,7 +2,7 @@
 
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript, VERSION};
 use super::settings::Settings;
-use crate::bytes::put_varint;
+use crate::bytes::{Cursor, put_varint};
 use crate::codec::{Codec, Compression, snappy};
 use crate::error::{Error, Result};
 use crate::format::riegeli::chunk::{Header, kind};
@@ -21,15 +21,41 @@ const COPIES_OF_POSTSCRIPT: usize = 3;
 pub struct ArrayRecordEncoder {
     settings: Settings,
     pending: Group,
-    /// Offset and decoded size of each chunk. All groups are full but the last.
-    chunks: Vec<(u64, u64)>,
+    /// All groups are full but the last.
+    chunks: Entries,
     records: u64,
+}
+
+/// Offset and decoded size of each chunk, a few bytes for both: there may be as many chunks as records.
+#[derive(Default)]
+struct Entries {
+    /// For each chunk, how far it lies behind the one before it, and its decoded size, as varints.
+    bytes: Vec<u8>,
+    count: u64,
+    last: u64,
+}
+
+impl Entries {
+    fn push(&mut self, offset: u64, decoded: u64) {
+        put_varint(&mut self.bytes, offset.wrapping_sub(self.last));
+        put_varint(&mut self.bytes, decoded);
+        self.last = offset;
+        self.count += 1;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Result<(u64, u64)>> {
+        let (mut cursor, mut offset) = (Cursor::new("list of chunks", &self.bytes, 0), 0u64);
+        (0..self.count).map(move |_| {
+            offset = offset.wrapping_add(cursor.varint64()?);
+            Ok((offset, cursor.varint64()?))
+        })
+    }
 }
 
 impl ArrayRecordEncoder {
     /// Of a file without records.
     pub fn new(settings: Settings) -> Self {
-        ArrayRecordEncoder { settings, pending: Group::default(), chunks: Vec::new(), records: 0 }
+        ArrayRecordEncoder { settings, pending: Group::default(), chunks: Entries::default(), records: 0 }
     }
 
     /// All entries of the footer, as the two parts of a simple chunk; forgets the chunks on the way.
@@ -37,16 +63,17 @@ impl ArrayRecordEncoder {
         let chunks = std::mem::take(&mut self.chunks);
         let metadata = Metadata {
             version: VERSION,
-            chunks: chunks.len() as u64,
+            chunks: chunks.count,
             records: self.records,
             options: Some(self.settings.to_text()),
         };
         let mut values = metadata.to_bytes();
-        let mut sizes = Vec::with_capacity(chunks.len() + 2);
+        let mut sizes = Vec::new();
         put_varint(&mut sizes, values.len() as u64);
-        let count = chunks.len() as u64 + 1;
+        let count = chunks.count + 1;
         let mut left = self.records;
-        for (offset, decoded) in chunks {
+        for chunk in chunks.iter() {
+            let (offset, decoded) = chunk?;
             let records = left.min(self.settings.group_size);
             left -= records;
             let begin = values.len();
@@ -54,6 +81,7 @@ impl ArrayRecordEncoder {
                 .put(&mut values);
             put_varint(&mut sizes, (values.len() - begin) as u64);
         }
+        drop(chunks);
         let size_known = values.len() <= BUFFER;
         simple::encode_parts(sizes, values, count, size_known, &self.settings.compression)
     }
@@ -96,10 +124,14 @@ impl Encoder for ArrayRecordEncoder {
         }
     }
 
+    fn takes_chunk(&self, records: u64) -> bool {
+        self.pending.ends.is_empty() && records == self.settings.group_size
+    }
+
     fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
         let kind = if self.settings.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE };
         let begin = put(out, kind, &encoded)?;
-        self.chunks.push((begin, encoded.decoded_bytes));
+        self.chunks.push(begin, encoded.decoded_bytes);
         self.records += encoded.records;
         if self.settings.pad {
             writer::pad_to_block(out)?;

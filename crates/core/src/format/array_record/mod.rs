@@ -10,6 +10,7 @@
 //! | [`footer`] | postscript and footer, read |
 //! | [`encoder`] | files, written |
 //! | [`settings`] | options of the writer |
+//! | [`scan`] | all chunks in order, without a table |
 //! | [`guide`] | what the footer tells a walk through the file |
 //! | [`proto`] | the messages in footer and postscript |
 
@@ -17,6 +18,7 @@ pub mod encoder;
 pub mod footer;
 pub mod guide;
 pub mod proto;
+pub mod scan;
 pub mod settings;
 
 #[cfg(test)]
@@ -24,7 +26,7 @@ mod tests;
 
 use super::options::WriteOptions;
 use super::riegeli::walk::walk;
-use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use super::{Carried, Encoder, Format, Probe, ReadOptions, Span, Table};
 use crate::error::{Error, Kind, Result};
 use crate::storage::Storage;
 use encoder::ArrayRecordEncoder;
@@ -71,6 +73,30 @@ impl Format for ArrayRecord {
     fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
         let place = Place::find(storage, options)?;
         Ok(Box::new(Footer::open(storage, place, options)?.into_table(options)?))
+    }
+
+    fn scan(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        scan::scan(storage, options, visit)
+    }
+
+    fn scan_chunks(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        write: &WriteOptions,
+        visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        scan::scan_chunks(storage, options, &Settings::new(write)?, visit)
+    }
+
+    fn count(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
+        let place = Place::find(storage, options)?;
+        Ok(Footer::open(storage, place, options)?.metadata.records)
     }
 
     fn walk(

@@ -75,6 +75,11 @@ impl Settings {
         })
     }
 
+    /// Whether chunks written with the options in that string are as these settings would have made them.
+    pub fn encode_like(&self, text: &str) -> bool {
+        encoding_parts(text) == encoding_parts(&self.to_text())
+    }
+
     /// The string that the original leaves in the footer for these settings.
     pub fn to_text(&self) -> String {
         let Compression { codec, level, window_log } = self.compression;
@@ -98,6 +103,12 @@ impl Settings {
         }
         text + ",max_parallelism:1"
     }
+}
+
+/// The parts of an options string that decide how a chunk is encoded.
+fn encoding_parts(text: &str) -> Vec<&str> {
+    let elsewhere = |part: &&str| !part.starts_with("pad_to_") && !part.starts_with("max_parallelism");
+    text.split(',').filter(elsewhere).collect()
 }
 
 /// The codec that an options string in a footer names.

@@ -41,6 +41,10 @@ impl ChunkEncoder {
         Ok(ChunkEncoder { codec, level, chunk_bytes, pending: Group::default(), worst: 0 })
     }
 
+    pub(super) fn codec(&self) -> Codec {
+        self.codec
+    }
+
     /// The most that a record of that size takes when it is stored.
     fn worst(&self, size: u64) -> u64 {
         let size_and_length = size + PREFIX as u64;
@@ -103,6 +107,10 @@ impl Encoder for ChunkEncoder {
                 ..Encoded::default()
             })
         })
+    }
+
+    fn takes_chunk(&self, _records: u64) -> bool {
+        true
     }
 
     fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {

@@ -24,7 +24,7 @@ mod tests;
 mod walk;
 
 use super::options::WriteOptions;
-use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use super::{Carried, Encoder, Format, Probe, ReadOptions, Span, Table};
 use crate::error::Result;
 use crate::storage::Storage;
 
@@ -53,6 +53,10 @@ impl Format for RecordIo {
         Ok(Box::new(table::Chunks::open(storage, options)?))
     }
 
+    fn has_side_index(&self) -> bool {
+        true
+    }
+
     fn open_indexed(
         &self,
         storage: &dyn Storage,
@@ -70,6 +74,21 @@ impl Format for RecordIo {
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         scan::scan(storage, options, visit)
+    }
+
+    fn scan_chunks(
+        &self,
+        storage: &dyn Storage,
+        options: &ReadOptions,
+        write: &WriteOptions,
+        visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        // Where chunks are to be cut or packed in a certain way, a file does not tell whether its own are.
+        if write.has("chunk_bytes") || write.has("level") {
+            return Ok(false);
+        }
+        let codec = encoder::ChunkEncoder::new(write)?.codec();
+        scan::scan_chunks(storage, options, codec, visit).map(|()| true)
     }
 
     fn walk(

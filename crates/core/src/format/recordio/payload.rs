@@ -5,9 +5,37 @@ use crate::bytes;
 use crate::codec::gzip::{self, Wrapper};
 use crate::codec::snappy_frames;
 use crate::error::{Error, Result};
-use crate::format::ReadOptions;
+use crate::format::{Decoded, ReadOptions};
 use std::borrow::Cow;
 use std::ops::Range;
+
+/// Compares the checksum of a chunk whose header and payload are `stored`, at `at` in the file.
+pub(super) fn check(header: &Header, stored: &[u8], at: u64, options: &ReadOptions) -> Result<()> {
+    if !options.checksums {
+        return Ok(());
+    }
+    let computed = crc32fast::hash(&stored[HEADER as usize..]);
+    if computed == header.checksum {
+        return Ok(());
+    }
+    Err(Error::checksum("chunk checksum mismatch")
+        .at(at)
+        .expected(format_args!("{:#010x}", header.checksum))
+        .found(format_args!("{computed:#010x}"))
+        .hint("other chunks are readable"))
+}
+
+/// The records of a chunk whose header and payload are `stored`, at `at` in the file.
+pub(super) fn decode(header: &Header, stored: &[u8], at: u64, options: &ReadOptions) -> Result<Decoded> {
+    let unpacked = unpack(header, stored, at, options)?;
+    let mut ends = Vec::new();
+    split(&unpacked, header.records, at, |place| {
+        ends.push(place.end);
+        Ok(())
+    })?;
+    let bytes = without_lengths(unpacked, &mut ends);
+    Decoded::new(bytes, ends)
+}
 
 /// The unpacked payload of a chunk whose header and payload are `stored`, at `at` in the file.
 pub(super) fn unpack<'a>(
@@ -18,16 +46,7 @@ pub(super) fn unpack<'a>(
 ) -> Result<Cow<'a, [u8]>> {
     let payload = &stored[HEADER as usize..];
     let base = at + HEADER;
-    if options.checksums {
-        let computed = crc32fast::hash(payload);
-        if computed != header.checksum {
-            return Err(Error::checksum("chunk checksum mismatch")
-                .at(at)
-                .expected(format_args!("{:#010x}", header.checksum))
-                .found(format_args!("{computed:#010x}"))
-                .hint("other chunks are readable"));
-        }
-    }
+    check(header, stored, at, options)?;
     // Where each record ends is kept beside the bytes, so it counts against the limit with them.
     let ends = u64::from(header.records) * size_of::<usize>() as u64;
     let limit = options.limits.decoded_chunk_bytes.saturating_sub(ends);

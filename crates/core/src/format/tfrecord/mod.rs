@@ -53,6 +53,10 @@ impl Format for TfRecord {
         Ok(Box::new(table::Records::open(storage, options)?))
     }
 
+    fn has_side_index(&self) -> bool {
+        true
+    }
+
     fn open_indexed(
         &self,
         storage: &dyn Storage,
@@ -70,6 +74,10 @@ impl Format for TfRecord {
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         scan::scan(storage, options, visit)
+    }
+
+    fn count(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
+        scan::count(storage, options)
     }
 
     fn walk(

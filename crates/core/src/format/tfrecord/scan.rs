@@ -2,9 +2,10 @@
 
 use super::frame::{self, AROUND, HEADER};
 use super::stream::{self, Stream};
+use super::table;
 use crate::error::Result;
 use crate::format::ReadOptions;
-use crate::storage::{Storage, window::Window};
+use crate::storage::{Storage, skim::Skim, window::Window};
 
 pub(super) fn scan(
     storage: &dyn Storage,
@@ -26,6 +27,24 @@ pub(super) fn scan(
         (at, record) = (end, record + 1);
     }
     Ok(())
+}
+
+/// How many records there are, from their headers alone.
+pub(super) fn count(storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
+    let mut records = 0;
+    if let (Some(wrapper), _) = stream::wrapper(storage)? {
+        scan_stream(&mut Stream::new(storage, wrapper), options, &mut |_| {
+            records += 1;
+            Ok(())
+        })?;
+        return Ok(records);
+    }
+    let (mut skim, mut at) = (Skim::new(storage), 0);
+    while at < storage.len() {
+        let end = table::read_end(&mut skim, at, storage.len(), options.checksums);
+        (at, records) = (end.map_err(|e| e.for_record(records))?, records + 1);
+    }
+    Ok(records)
 }
 
 fn scan_stream(

@@ -133,7 +133,7 @@ impl Records {
 }
 
 /// Where the record at `at` ends, according to its header.
-fn read_end(skim: &mut Skim<'_>, at: u64, size: u64, checksums: bool) -> Result<u64> {
+pub(super) fn read_end(skim: &mut Skim<'_>, at: u64, size: u64, checksums: bool) -> Result<u64> {
     let head = skim.get("record header", at, HEADER.min(size - at))?;
     frame::end(frame::length(head, at, checksums)?, at, size)
 }

@@ -1,0 +1,224 @@
+//! From files of any format to files of any other: records stream from the one to the other, a chunk at a time.
+//!
+//! [`pour`] reads files in order and writes to a [`Writer`]. Files are scanned from front to back without a table,
+//! except where only some of their records are wanted. Where both sides have the same format and nothing is to be
+//! done to the records, chunks are taken over as they are stored as far as the format and its options allow.
+
+use crate::error::{Kind, Result};
+use crate::format::{Carried, Format, ReadOptions, detect, scan_table};
+use crate::shard::{RecordRange, Source};
+use crate::storage::Storage;
+use crate::storage::file::{Io, LocalFile};
+use crate::storage::handles::Handles;
+use crate::writer::Writer;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A file to read, or some of its records.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The file.
+    pub path: PathBuf,
+    /// Which of its records.
+    pub range: RecordRange,
+}
+
+/// What becomes of a record, put into the buffer; false: the record is left out.
+pub type Map<'a> = &'a mut dyn FnMut(&[u8], &mut Vec<u8>) -> Result<bool>;
+
+/// Told after every record how many bytes of the input were read so far; an error from it stops everything.
+pub type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
+
+/// Shards of equal numbers of records, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Split {
+    /// How many shards.
+    pub shards: u64,
+    /// How many records there are to deal out.
+    pub records: u64,
+}
+
+impl Split {
+    /// The number of the record that the shard behind shard `shard` begins with.
+    fn end(&self, shard: u64) -> u64 {
+        let (each, more) = (self.records / self.shards, self.records % self.shards);
+        each * (shard + 1) + more.min(shard + 1)
+    }
+}
+
+/// A local file that knows how much of it was read.
+struct Watched {
+    file: LocalFile,
+    reached: AtomicU64,
+}
+
+impl Storage for Watched {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        self.file.read_at(at, out)?;
+        self.reached.fetch_max(at + out.len() as u64, Relaxed);
+        Ok(())
+    }
+
+    fn unchanged(&self) -> Result<()> {
+        self.file.unchanged()
+    }
+}
+
+fn open(input: &Input) -> Result<Arc<Watched>> {
+    let file = LocalFile::open(&input.path, &Handles::new(1), Io::Plain, true)?;
+    Ok(Arc::new(Watched { file, reached: AtomicU64::new(0) }))
+}
+
+fn format_of(storage: &dyn Storage, named: Option<&str>) -> Result<&'static dyn Format> {
+    match named {
+        Some(name) => detect::by_name(name),
+        None => detect::detect(storage),
+    }
+}
+
+/// How many records the inputs have together.
+pub fn count(
+    inputs: &[Input],
+    format: Option<&str>,
+    options: &ReadOptions,
+    interrupted: &mut dyn FnMut() -> Result<()>,
+) -> Result<u64> {
+    let mut records = 0;
+    for input in inputs {
+        interrupted()?;
+        records += match input.range {
+            RecordRange { start, stop: Some(stop) } => stop.saturating_sub(start),
+            RecordRange { start, stop: None } => {
+                let file = open(input)?;
+                let counted = format_of(&*file, format).and_then(|format| format.count(&*file, options));
+                counted.map_err(|e| e.in_file(file.name()))?.saturating_sub(start)
+            }
+        };
+    }
+    Ok(records)
+}
+
+/// One conversion on its way.
+pub struct Pour<'a> {
+    /// Where the records go.
+    pub writer: &'a mut Writer,
+    /// How shards are to be balanced; the writer then begins one when it is told to.
+    pub split: Option<Split>,
+    /// What becomes of each record.
+    pub map: Option<Map<'a>>,
+    /// Who is told how far it has come.
+    pub progress: Progress<'a>,
+}
+
+/// Reads all records of `inputs` in order and writes them. Returns how many were read.
+///
+/// Nothing is published, and after an error nothing can be.
+pub fn pour(inputs: &[Input], format: Option<&str>, options: &ReadOptions, pour: Pour<'_>) -> Result<u64> {
+    let mut state = State { pour, read: 0, first: 0, shard: 0, before: 0, mapped: Vec::new() };
+    for input in inputs {
+        let file = open(input)?;
+        state.first = state.read;
+        pour_file(&file, input, format, options, &mut state).map_err(|e| e.in_file(file.name()))?;
+        state.before += file.len();
+        (state.pour.progress)(state.before)?;
+    }
+    // Shards that no record came to.
+    if let Some(split) = state.pour.split {
+        for _ in state.shard + 1..split.shards {
+            state.pour.writer.begin_shard()?;
+        }
+    }
+    Ok(state.read)
+}
+
+fn pour_file(
+    file: &Arc<Watched>,
+    input: &Input,
+    format: Option<&str>,
+    options: &ReadOptions,
+    state: &mut State<'_>,
+) -> Result<()> {
+    let format = format_of(&**file, format)?;
+    if input.range != RecordRange::default() {
+        let source = Source::open(file.clone(), Some(&input.path), Some(format.name()), options)?;
+        let range = input.range.within(source.table.records())?;
+        state.first = state.read.wrapping_sub(range.start);
+        return scan_table(&*source.table, &**file, range, &mut |record| state.record(record, file));
+    }
+    let same = state.pour.map.is_none() && format.name() == state.pour.writer.format().name();
+    if same {
+        let write = state.pour.writer.write_options().clone();
+        if format.scan_chunks(&**file, options, &write, &mut |chunk| state.chunk(chunk, file))? {
+            return Ok(());
+        }
+    }
+    format.scan(&**file, options, &mut |record| state.record(record, file))
+}
+
+struct State<'a> {
+    pour: Pour<'a>,
+    /// Records read so far, of all inputs; and of those before this one.
+    read: u64,
+    first: u64,
+    /// The shard that is being written.
+    shard: u64,
+    /// Bytes of the inputs before this one.
+    before: u64,
+    mapped: Vec<u8>,
+}
+
+impl State<'_> {
+    /// Begins a new shard if the next record belongs to one.
+    fn turn(&mut self) -> Result<()> {
+        let Some(split) = self.pour.split else { return Ok(()) };
+        while self.shard + 1 < split.shards && self.read >= split.end(self.shard) {
+            self.pour.writer.begin_shard()?;
+            self.shard += 1;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, record: &[u8], file: &Watched) -> Result<()> {
+        self.turn()?;
+        let number = self.read.wrapping_sub(self.first);
+        self.read += 1;
+        let record = match &mut self.pour.map {
+            None => Some(record),
+            Some(map) => {
+                self.mapped.clear();
+                map(record, &mut self.mapped)?.then_some(&*self.mapped)
+            }
+        };
+        if let Some(record) = record {
+            self.pour.writer.write(record).map_err(|e| match e.kind() {
+                // The new format cannot hold it, which is about this record.
+                Kind::Argument => e.for_record(number),
+                _ => e,
+            })?;
+        }
+        (self.pour.progress)(self.before + file.reached.load(Relaxed))
+    }
+
+    fn chunk(&mut self, chunk: Carried<'_>, file: &Watched) -> Result<()> {
+        self.turn()?;
+        let room = self.pour.split.filter(|split| self.shard + 1 < split.shards);
+        if room.is_some_and(|split| split.end(self.shard) - self.read < chunk.records) {
+            let decoded = (chunk.decode)()?;
+            return (0..chunk.records)
+                .filter_map(|row| decoded.row(row))
+                .try_for_each(|record| self.record(record, file));
+        }
+        self.read += chunk.records;
+        self.pour.writer.carry(chunk)?;
+        (self.pour.progress)(self.before + file.reached.load(Relaxed))
+    }
+}

@@ -1,0 +1,62 @@
+//! What was written, added up, and compared with what a file holds.
+
+use crate::error::{Error, Result};
+use crate::format::{Format, ReadOptions};
+use crate::hash::highway::Hasher;
+use crate::storage::file::{Io, LocalFile};
+use crate::storage::handles::Handles;
+use std::path::Path;
+
+/// Adds up records as they go by.
+#[derive(Default)]
+pub struct Tally {
+    records: u64,
+    hasher: Hasher,
+}
+
+/// How many records there were, and a hash of their lengths and bytes in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// How many.
+    pub records: u64,
+    /// The hash.
+    pub hash: u64,
+}
+
+impl Tally {
+    /// Counts the next record.
+    pub fn add(&mut self, record: &[u8]) {
+        self.records += 1;
+        self.hasher.update(&(record.len() as u64).to_le_bytes());
+        self.hasher.update(record);
+    }
+
+    /// What it comes to.
+    pub fn sum(self) -> Sum {
+        Sum { records: self.records, hash: self.hasher.finish() }
+    }
+}
+
+/// Reads the file at `path` and compares its records with what was written. `step` may stop it with an error.
+pub fn check(
+    path: &Path,
+    format: &dyn Format,
+    options: &ReadOptions,
+    written: Sum,
+    step: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let file = LocalFile::open(path, &Handles::new(1), Io::Plain, true)?;
+    let mut tally = Tally::default();
+    format.scan(&file, options, &mut |record| {
+        tally.add(record);
+        step()
+    })?;
+    let found = tally.sum();
+    if found == written {
+        return Ok(());
+    }
+    Err(Error::checksum("the file written does not hold the records that were to be written")
+        .expected(format_args!("{} records with hash {:016x}", written.records, written.hash))
+        .found(format_args!("{} with {:016x}", found.records, found.hash))
+        .hint("memory or disk may be faulty; nothing was published"))
+}

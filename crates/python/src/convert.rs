@@ -1,0 +1,133 @@
+//! Conversion: files of any format poured into a `Writer`. What to read, where it goes and when it is published is
+//! decided in Python.
+
+use crate::errors::{Failure, external};
+use crate::opening::Opening;
+use crate::writer::{Writer, with_bytes};
+use anyrecord::convert::{Input, Pour, Split};
+use anyrecord::shard::RecordRange;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Ctrl-C is heard, and progress told, about this often.
+const LISTEN: Duration = Duration::from_millis(50);
+/// A look at the clock costs as much as a small record.
+const LOOK_EVERY: u32 = 16;
+
+/// Lets Python in now and then.
+pub struct Listener<'a> {
+    progress: Option<&'a Py<PyAny>>,
+    total: u64,
+    told: u64,
+    last: Instant,
+    steps: u32,
+}
+
+impl<'a> Listener<'a> {
+    pub fn new(progress: Option<&'a Py<PyAny>>, total: u64) -> Self {
+        Listener { progress, total, told: 0, last: Instant::now(), steps: 0 }
+    }
+
+    /// To be called often, with the bytes done so far.
+    pub fn step(&mut self, done: u64) -> anyrecord::Result<()> {
+        self.steps += 1;
+        if self.steps < LOOK_EVERY && done - self.told < 1 << 20 {
+            return Ok(());
+        }
+        self.steps = 0;
+        if self.last.elapsed() < LISTEN { Ok(()) } else { self.listen(done) }
+    }
+
+    fn listen(&mut self, done: u64) -> anyrecord::Result<()> {
+        self.last = Instant::now();
+        // A file may have grown since its size was taken.
+        let (told, done) = (self.told, done.min(self.total));
+        self.told = done;
+        Python::attach(|py| {
+            py.check_signals()?;
+            match self.progress {
+                Some(call) if done > told => call.call1(py, (done, self.total)).map(drop),
+                _ => Ok(()),
+            }
+        })
+        .map_err(external)
+    }
+}
+
+fn inputs(files: Vec<(PathBuf, u64, Option<u64>)>) -> Vec<Input> {
+    let files = files.into_iter();
+    files.map(|(path, start, stop)| Input { path, range: RecordRange { start, stop } }).collect()
+}
+
+/// Writes all records of the files, `(path, first record, record behind the last or None)` each; returns how many
+/// were read.
+///
+/// `split`: `(shards, records)`, for shards of equal numbers of records. `total` is what `progress` is told to be all.
+#[pyfunction]
+#[pyo3(signature = (writer, files, options, split, map, progress, total))]
+#[expect(clippy::too_many_arguments, reason = "all of them are given by the one Python caller")]
+pub fn pour(
+    py: Python<'_>,
+    writer: &Bound<'_, Writer>,
+    files: Vec<(PathBuf, u64, Option<u64>)>,
+    options: Opening,
+    split: Option<(u64, u64)>,
+    map: Option<Py<PyAny>>,
+    progress: Option<Py<PyAny>>,
+    total: u64,
+) -> PyResult<u64> {
+    let inputs = inputs(files);
+    let split = split.map(|(shards, records)| Split { shards, records });
+    let mut listener = Listener::new(progress.as_ref(), total);
+    let mut apply = |record: &[u8], out: &mut Vec<u8>| {
+        Python::attach(|py| {
+            let Some(map) = &map else { return Ok(false) };
+            let mapped = map.bind(py).call1((PyBytes::new(py, record),))?;
+            if mapped.is_none() {
+                return Ok(false);
+            }
+            with_bytes(&mapped, |bytes| {
+                out.extend_from_slice(bytes);
+                Ok(true)
+            })
+        })
+        .map_err(external)
+    };
+    let poured = writer.get().with_open(py, |writer| {
+        let pour = Pour {
+            writer,
+            split,
+            map: if map.is_some() { Some(&mut apply) } else { None },
+            progress: &mut |done| listener.step(done),
+        };
+        anyrecord::convert::pour(&inputs, options.format.as_deref(), &options.options(), pour)
+    })?;
+    Ok(poured.map_err(Failure)?)
+}
+
+/// How many records the files have together.
+#[pyfunction]
+pub fn count_records(
+    py: Python<'_>,
+    files: Vec<(PathBuf, u64, Option<u64>)>,
+    options: Opening,
+) -> PyResult<u64> {
+    let inputs = inputs(files);
+    let mut interrupted = || Python::attach(|py| py.check_signals()).map_err(external);
+    let counted = py.detach(|| {
+        let format = options.format.as_deref();
+        anyrecord::convert::count(&inputs, format, &options.options(), &mut interrupted)
+    });
+    Ok(counted.map_err(Failure)?)
+}
+
+/// Makes the side index of a file unless there is one that fits; tells where it is, if the format has such a thing.
+#[pyfunction]
+pub fn build_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Option<PathBuf>> {
+    let build = || anyrecord::index_file::build(&path, options.format.as_deref(), &options.options());
+    let built = py.detach(build).map_err(Failure)?;
+    py.check_signals()?;
+    Ok(built)
+}

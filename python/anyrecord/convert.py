@@ -1,0 +1,259 @@
+"""`convert`: from record files of any format to files of any other, as one file, as shards, or one to one."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, Unpack
+
+from anyrecord import _core
+from anyrecord.options import Limits, OpenOptions, open_options
+from anyrecord.paths import FileRange, existing_shards, expand, renamed
+from anyrecord.writer import Creating, FormatOptions, Writer, count_option, format_of, new_writer, sharding_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # in the standard library from Python 3.12 on
+
+__all__ = ["Converted", "convert"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """What `convert` did."""
+
+    format: str
+    """The format of the new files."""
+    records: int
+    """How many records were written."""
+    source_bytes: int
+    """Size of the files that were read."""
+    file_bytes: int
+    """Size of the files that were written."""
+    paths: tuple[str, ...]
+    """The files that were written."""
+
+
+def convert(
+    sources: StrPath | Iterable[StrPath],
+    target: StrPath,
+    *,
+    format: str | None = None,
+    overwrite: bool = False,
+    durable: bool = True,
+    shards: int | None = None,
+    shard_bytes: int | None = None,
+    shard_records: int | None = None,
+    threads: int | None = None,
+    map: Callable[[bytes], Buffer | None] | None = None,
+    verify: bool = True,
+    progress: Callable[[int, int], object] | None = None,
+    source_format: str | None = None,
+    limits: Limits | None = None,
+    **options: Unpack[FormatOptions],
+) -> Converted:
+    """Writes the records of `sources` to `target`, in their order.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("old.tfrecord", overwrite=True) as out:
+    ...     out.write_many([b"one", b"two", b"three"])
+    >>> done = anyrecord.convert("old.tfrecord", "new.array_record", codec="brotli", group_size=2)
+    >>> done.records, done.paths
+    (3, ('new.array_record',))
+    >>> list(anyrecord.open("new.array_record"))
+    [b'one', b'two', b'three']
+
+    `sources` is what `open` takes by path: a file, a list, a glob, a folder, `name@16`, `file[0:1000]`. `target` is
+
+    - a file name: all records go there. Its suffix chooses the format, unless `format` does;
+    - a file name and `shards=16`: 16 shards of equal numbers of records, the first sixteenth of the records in the
+      first one and so on, so that reading them in order gives the order of the sources. The records are counted
+      first: from the tables of formats that have one, else from the headers. `shard_bytes` and `shard_records` fill
+      one shard after the other;
+    - an existing folder, or a name that ends in a slash: each source becomes a file there, with its own name, the
+      suffix of `format`, which is needed then, and its number where it is one of a set of shards.
+
+    Options of the new format are keywords as for `create`, and `overwrite`, `durable` and `threads` mean the same, but
+    all cores encode if `threads` is not given. A source can be its own target with `overwrite=True`, one file for one.
+
+    - `map`: a function from each record (`bytes`) to what is written instead, or to None to leave it out. `shards`
+      are balanced before anything is left out.
+    - `verify=False`: do not read the new files again. By default their records are compared with what was written
+      before anything is published.
+    - `progress(done, total)` is called now and then with bytes of the sources.
+    - `source_format`, `limits`: as `format` and `limits` of `open`.
+
+    Records stream from one side to the other, so memory does not grow with the files: a few chunks for each thread,
+    and a few bytes for each chunk of an ArrayRecord target. Between files of one format whose chunks are packed the
+    same way, chunks are taken over as they are, after a look at their checksums. Nothing appears under its name
+    before everything is whole; after an exception, Ctrl-C or a kill the same call can simply be made again.
+    """
+    files = expand(sources)
+    reading = open_options(format=source_format, limits=limits)
+    name = os.fspath(target)
+    if not isinstance(name, str):
+        raise TypeError("a path is a str or a PathLike of one, not bytes")
+    for what, function in (("map", map), ("progress", progress)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{what} needs a function, not {type(function).__name__}")
+    sharding = sharding_of(shards, shard_bytes, shard_records)
+    into_folder = os.path.isdir(name) or name.endswith(("/", os.sep))
+    if into_folder and format is None:
+        raise ValueError(f"{name} is a folder: pass format= to choose what its files become")
+    if into_folder and sharding[0] != "one":
+        raise ValueError("a folder takes one file for each source; shards need a file name")
+    job = _Job(
+        reading=reading,
+        creating=Creating(
+            format=format or format_of(name),
+            overwrite=bool(overwrite),
+            durable=bool(durable),
+            threads=_cores() if threads is None else count_option("threads", threads, 0) or 0,
+            sharding=sharding,
+            num_records=None,
+            tally=bool(verify),
+        ),
+        options={keyword: value for keyword, value in options.items() if value is not None},
+        map=map,
+        progress=progress,
+        total=sum(os.path.getsize(file.path) for file in files),
+    )
+    pairs = _one_to_one(files, name, job) if into_folder else [(files, name)]
+    _refuse_loss(files, [path for _, path in pairs], job.creating)
+    if into_folder:
+        os.makedirs(name, exist_ok=True)
+    return _convert(pairs, job)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """How to convert, whatever the files are."""
+
+    reading: OpenOptions
+    creating: Creating
+    options: dict[str, object]
+    map: Callable[[bytes], Buffer | None] | None
+    progress: Callable[[int, int], object] | None
+    total: int
+
+
+def _cores() -> int:
+    # Python 3.13 has a function for what the process may use; before that, only some systems tell.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _one_to_one(files: list[FileRange], folder: str, job: _Job) -> list[tuple[list[FileRange], str]]:
+    suffix = _suffix(job)
+    targets: dict[str, FileRange] = {}
+    for file in files:
+        path = os.path.join(folder, renamed(os.path.basename(file.path), suffix))
+        other = targets.setdefault(path, file)
+        if other is not file:
+            raise ValueError(
+                f"{other.path!r} and {file.path!r} would both become {path!r}; convert one of them elsewhere"
+            )
+    return [([file], path) for path, file in targets.items()]
+
+
+def _suffix(job: _Job) -> str:
+    suffixes = [suffix for suffix, format in _core.suffixes() if format == job.creating.format]
+    if not suffixes:
+        known = ", ".join(sorted({format for _, format in _core.suffixes()}))
+        raise ValueError(f"format={job.creating.format!r} cannot be written into a folder; one of {known} can")
+    wrapped = {"gzip": ".gz", "zlib": ".zlib"}.get(str(job.options.get("codec")), "")
+    return suffixes[0] + wrapped if suffixes[0] + wrapped in suffixes else suffixes[0]
+
+
+def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating) -> None:
+    """Raises where something would be overwritten, or where a source would be gone before its copy has its name."""
+    if creating.sharding[0] != "one":
+        replaced = existing_shards(targets[0])
+        if replaced and not creating.overwrite:
+            text = f"{os.strerror(errno.EEXIST)}; pass overwrite=True to replace the {len(replaced)} shards there"
+            raise FileExistsError(errno.EEXIST, text, replaced[0])
+        for old in replaced:
+            if any(_is_same(old, file.path) for file in files):
+                raise ValueError(f"{old!r} is a source and would be replaced by the new shards; choose another target")
+        return
+    for target in targets:
+        if not os.path.lexists(target):
+            continue
+        if not creating.overwrite:
+            hint = "; it is a source" if any(_is_same(target, file.path) for file in files) else ""
+            text = f"{os.strerror(errno.EEXIST)}{hint}; pass overwrite=True to replace it"
+            raise FileExistsError(errno.EEXIST, text, target)
+    if len(targets) > 1:
+        # Each new file takes the place of an old one in turn; no source may be replaced by another one's copy.
+        for target, file in zip(targets, files, strict=True):
+            for other in files:
+                if other is not file and _is_same(target, other.path):
+                    raise ValueError(f"{target!r} is a source and would be replaced by {file.path!r}")
+
+
+def _is_same(path: str, other: str) -> bool:
+    return os.path.exists(path) and os.path.samefile(path, other)
+
+
+def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:
+    written: list[Writer] = []
+    before = 0
+    try:
+        for files, path in pairs:
+            written.append(_write(files, path, job, before))
+            before += sum(os.path.getsize(file.path) for file in files)
+        if job.progress is not None:
+            job.progress(job.total, job.total)
+        paths: list[str] = []
+        for writer in written:
+            paths += writer._publish_sealed()
+    finally:
+        for writer in written:
+            writer._discard()  # does nothing to those that are published
+    return Converted(
+        format=job.creating.format,
+        records=sum(writer.num_records for writer in written),
+        source_bytes=job.total,
+        file_bytes=sum(os.path.getsize(path) for path in paths),
+        paths=tuple(paths),
+    )
+
+
+def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
+    """A writer that holds the records of the files, whole and compared, and not published."""
+    inputs = [(file.path, file.start, file.stop) for file in files]
+    creating, split = job.creating, None
+    if creating.sharding[0] == "turns":
+        shards = creating.sharding[1]
+        split = (shards, _core.count_records(inputs, job.reading))
+        creating = replace(creating, sharding=("told", shards))
+    elif creating.format == "ffrecord" and creating.sharding[0] == "one" and job.map is None:
+        # Its table stands in front; with the count it is written in one pass.
+        creating = replace(creating, num_records=_core.count_records(inputs, job.reading))
+    progress = job.progress
+    step = None if progress is None else _Step(progress, before, job.total)
+    writer = new_writer(path, creating, job.options)
+    try:
+        total = sum(os.path.getsize(file.path) for file in files)
+        _core.pour(writer, inputs, job.reading, split, job.map, step, total)
+        writer._seal()
+        if creating.tally:
+            writer._check(job.reading, creating.threads)
+    except BaseException:
+        writer._discard()
+        raise
+    return writer
+
+
+class _Step:
+    """Progress in some files as progress in all."""
+
+    def __init__(self, progress: Callable[[int, int], object], before: int, total: int) -> None:
+        self.progress, self.before, self.total = progress, before, total
+
+    def __call__(self, done: int, _total: int) -> None:
+        self.progress(self.before + done, self.total)
