@@ -86,7 +86,8 @@ def test_an_iterator_hands_over_what_is_left_and_then_raises(path: Path) -> None
     with pytest.raises(TruncatedError) as caught:
         got.extend(iter(records))
     assert caught.value.record == len(got)
-    assert 0 < len(got) < RECORDS
+    assert len(got) < RECORDS
+    assert got or path.suffix == ".recordio", "only there all records share one chunk"
     assert got == [expected(index) for index in range(len(got))]
 
 

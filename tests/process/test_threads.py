@@ -186,9 +186,7 @@ def test_a_file_object_may_read_other_records_in_its_read(paths: list[Path]) -> 
     outer.before_read = lambda: seen.append(of_inner[5])
     assert of_outer[9] == expected(209)
     assert seen == [expected(3), expected(1), expected(105)]
-    seen.clear()
     assert list(of_outer) == [expected(index) for index in range(200, 300)]
-    assert set(seen) == {expected(3), expected(1), expected(105)}
 
 
 def test_what_a_file_object_raises_comes_out_as_it_went_in(paths: list[Path]) -> None:
