@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = [
     "ChecksumError",
     "ClosedError",
+    "Converted",
     "Folder",
     "FormatError",
     "Info",
@@ -35,7 +36,9 @@ PUBLIC = [
     "Report",
     "TruncatedError",
     "Writer",
+    "build_index",
     "concat",
+    "convert",
     "create",
     "info",
     "mix",
@@ -53,7 +56,7 @@ def test_the_public_names_are_exactly_these() -> None:
 def test_nothing_else_is_in_sight() -> None:
     modules = {
         *("errors", "files", "folder", "listing", "mapped", "options", "packing", "paths", "records", "unpacking"),
-        *("combine", "compat", "iteration", "sampling", "torch", "writer"),
+        *("combine", "compat", "index", "iteration", "sampling", "torch", "writer"),
     }
     visible = {name for name in dir(anyrecord) if not name.startswith("_")}
     assert visible - modules == {*PUBLIC, "annotations"}

@@ -171,32 +171,35 @@ def _suffix(job: _Job) -> str:
 
 def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating) -> None:
     """Raises where something would be overwritten, or where a source would be gone before its copy has its name."""
+    sources = {_identity(file.path): file.path for file in files}
     if creating.sharding[0] != "one":
         replaced = existing_shards(targets[0])
         if replaced and not creating.overwrite:
             text = f"{os.strerror(errno.EEXIST)}; pass overwrite=True to replace the {len(replaced)} shards there"
             raise FileExistsError(errno.EEXIST, text, replaced[0])
         for old in replaced:
-            if any(_is_same(old, file.path) for file in files):
+            if _identity(old) in sources:
                 raise ValueError(f"{old!r} is a source and would be replaced by the new shards; choose another target")
         return
-    for target in targets:
+    for number, target in enumerate(targets):
         if not os.path.lexists(target):
             continue
+        source = sources.get(_identity(target))
         if not creating.overwrite:
-            hint = "; it is a source" if any(_is_same(target, file.path) for file in files) else ""
+            hint = "; it is a source" if source is not None else ""
             text = f"{os.strerror(errno.EEXIST)}{hint}; pass overwrite=True to replace it"
             raise FileExistsError(errno.EEXIST, text, target)
-    if len(targets) > 1:
-        # Each new file takes the place of an old one in turn; no source may be replaced by another one's copy.
-        for target, file in zip(targets, files, strict=True):
-            for other in files:
-                if other is not file and _is_same(target, other.path):
-                    raise ValueError(f"{target!r} is a source and would be replaced by {file.path!r}")
+        # One to one, through a link: the place of a source is for its own copy.
+        if source is not None and len(targets) > 1 and source != files[number].path:
+            raise ValueError(f"{target!r} is the source {source!r} and would be replaced by {files[number].path!r}")
 
 
-def _is_same(path: str, other: str) -> bool:
-    return os.path.exists(path) and os.path.samefile(path, other)
+def _identity(path: str) -> object:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:  # a link that leads nowhere
+        return path
+    return found.st_dev, found.st_ino
 
 
 def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:

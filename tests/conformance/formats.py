@@ -20,6 +20,10 @@ class Variant:
     """How many records share a chunk; None: all of a small file."""
     sizes_known: bool = True
     """Whether `sizes()` can tell without decoding."""
+    is_unpacked_at_open: bool = False
+    """Whether all of a file is read when it is opened, and never again: damage anywhere is an error then."""
+    has_unchecked_bits: bool = False
+    """Whether a few bits of a file are covered by no check and change no record, so that nobody can see them change."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,9 @@ FORMATS = (
         suffix=".tfrecord",
         variants={
             "none": Variant(),
-            "gzip": Variant({"codec": "gzip"}),
-            "zlib": Variant({"codec": "zlib"}),
+            # One stream from beginning to end. Its header tells a time and a system, and its last bits are padding.
+            "gzip": Variant({"codec": "gzip"}, is_unpacked_at_open=True, has_unchecked_bits=True),
+            "zlib": Variant({"codec": "zlib"}, is_unpacked_at_open=True, has_unchecked_bits=True),
         },
         empty_file_is_valid=True,
         sees_cut_between_chunks=False,

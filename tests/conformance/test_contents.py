@@ -89,11 +89,13 @@ def test_any_records_come_back_as_they_were(
         file, format=case.format.name, num_records=expected_number, threads=threads, **case.options
     ) as out:
         out.write_many(records)
-    with anyrecord.open(file) as found:
+    # A file of 0 bytes does not tell its format.
+    format = None if file.getvalue() else case.format.name
+    with anyrecord.open(file, format=format) as found:
         assert list(found) == records
         if records:
             indices = data.draw(st.lists(st.integers(-len(records), len(records) - 1), max_size=20))
             assert found[indices] == [records[i] for i in indices]
             as_array: Any = np.array(indices, np.int64)
             assert found[as_array] == [records[i] for i in indices]
-    assert anyrecord.verify(file).ok
+    assert anyrecord.verify(file, format=format).ok

@@ -23,7 +23,8 @@ ENTRIES: dict[str, dict[str, Any]] = {
 }
 CODECS = {0: "none", 1: "snappy", 2: "gzip", -1: "snappy"}
 CHUNKS = {
-    codec: [chunk["offset"] for chunk in ENTRIES[f"{codec}_chunk200.recordio"]["chunks"]] for codec in ("none", "snappy")
+    codec: [chunk["offset"] for chunk in ENTRIES[f"{codec}_chunk200.recordio"]["chunks"]]
+    for codec in ("none", "snappy")
 }
 """Where the chunks of the whole files begin, by codec."""
 RECORDS, DAMAGED = 40, range(10, 21)
@@ -153,22 +154,16 @@ def test_damage_is_a_named_error_at_its_place(file: str) -> None:
         assert caught.value.expected is not None
         return
     records = anyrecord.open(FOLDER / file)
-    damaged = damage_of(records, whole, damage, at)
     # A wrong count moves the numbers of the records behind it, and no record is ever another one.
-    assert damaged == len(DAMAGED) + {"numrec_plus1": 1, "numrec_minus1": -1}.get(file.split("_", 1)[1][:-9], 0)
-
-
-def damage_of(records: anyrecord.Records, whole: list[bytes], damage: Damage, at: int) -> int:
-    damaged, shift = 0, len(records) - len(whole)
+    shift = {"numrec_plus1": 1, "numrec_minus1": -1}.get(file.removesuffix(".recordio").partition("_")[2], 0)
+    assert len(records) == RECORDS + shift
     for index in range(len(records)):
-        try:
-            record = records[index]
-        except damage.error as error:
-            assert (error.offset, error.record) == (at, index)
-            damaged += 1
+        if index in range(DAMAGED.start, DAMAGED.stop + shift):
+            with pytest.raises(damage.error) as caught:
+                records[index]
+            assert (caught.value.offset, caught.value.record) == (at, index)
         else:
-            assert record == whole[index if index < DAMAGED.start else index - shift]
-    return damaged
+            assert records[index] == whole[index if index < DAMAGED.start else index - shift]
 
 
 @pytest.mark.parametrize("file", sorted(LONE))

@@ -19,7 +19,10 @@ from conformance.formats import FORMATS
 
 from writing.folders import names
 
-RECORDS = [b"%d:" % number * (number % 97) for number in range(1000)]
+NO_END = [format.suffix for format in FORMATS if format.empty_file_is_valid]
+"""Formats whose files may end after any record, or before the first."""
+
+RECORDS = [b"%d:" % number * (number % 97) for number in range(3000)]
 
 
 class Sink:
@@ -200,8 +203,14 @@ def test_a_fifo_whose_reader_goes_away_is_a_broken_pipe(tmp_path: Path, suffix: 
     reader.start()
     out = anyrecord.create(path)
     reader.join(LIMIT_SECONDS)
-    with pytest.raises(BrokenPipeError), out:
-        out.write(bytes(1 << 20))
+    with pytest.raises(BrokenPipeError):  # at once or at the end, as the format gathers records
+        write_and_close(out, bytes(1 << 20))
+    out.discard()
+
+
+def write_and_close(out: anyrecord.Writer, record: bytes) -> None:
+    out.write(record)
+    out.close()
 
 
 @pytest.mark.parametrize("suffix", [format.suffix for format in FORMATS if format.sees_cut_between_chunks])
@@ -215,6 +224,8 @@ def test_an_exception_sends_nothing_down_a_fifo_that_could_be_taken_for_whole(tm
         with pytest.raises(LookupError), out:
             raise LookupError
         sent = reader.result(LIMIT_SECONDS)
+    if sent == b"" and suffix in NO_END:
+        return  # which is a file of no records, and all that can be done about it
     with pytest.raises(FormatError):
         anyrecord.open(sent, format=format_of(suffix))
 
