@@ -178,9 +178,9 @@ def test_a_file_object_may_read_other_records_in_its_read(paths: list[Path]) -> 
     """A stack of three: a file object that reads from a file object that reads from a path."""
     of_path = anyrecord.open(paths[0])
     inner = ScriptedFile(paths[1].read_bytes())
-    of_inner = anyrecord.open(inner)  # type: ignore[arg-type]
+    of_inner = anyrecord.open(inner, cache_bytes=0)  # type: ignore[arg-type]
     outer = ScriptedFile(paths[2].read_bytes())
-    of_outer = anyrecord.open(outer)  # type: ignore[arg-type]
+    of_outer = anyrecord.open(outer, cache_bytes=0)  # type: ignore[arg-type]
     seen: list[bytes] = []
     inner.before_read = lambda: seen.extend(of_path[[3, 1]])
     outer.before_read = lambda: seen.append(of_inner[5])
