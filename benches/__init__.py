@@ -5,5 +5,6 @@
 | `workloads` | the records |
 | `stores` | ourselves and the peers, behind one small interface |
 | `timing` | interleaved rounds, best of n |
+| `order` | what shuffling costs, and when blocks pay |
 | `__main__` | the tables |
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyrecord
 
-from benches import stores
+from benches import order, stores
 from benches.timing import Figures, measure
 from benches.workloads import WORKLOADS
 
@@ -27,7 +27,7 @@ COMPARISONS: list[tuple[type[stores.Store], ...]] = [
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benches", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement; the best counts")
-    parser.add_argument("--only", default="", help="only sizes whose name contains this, such as 'KB'")
+    parser.add_argument("--only", default="", help="only sizes whose name contains this, such as 'KB', or 'order'")
     arguments = parser.parse_args()
     print(f"anyrecord {anyrecord.__version__}, Python {platform.python_version()}, {machine()}")
     print("microseconds a record, best of", arguments.rounds, "interleaved rounds; page cache warm, checksums on")
@@ -42,6 +42,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 show(pair, measure(list(pair), records, Path(folder), arguments.rounds))
         print()
+    if arguments.only in "order":
+        order.main(arguments.rounds)
 
 
 def show(pair: tuple[type[stores.Store], ...], figures: Figures) -> None:

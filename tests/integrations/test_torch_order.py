@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -237,13 +238,13 @@ def test_it_is_a_torch_sampler_in_the_place_of_the_distributed_one(path: Path) -
 
     records = anyrecord.open(path)
     ours = ElasticSampler(records, seed=1, rank=1, world=4)
-    theirs: Any = DistributedSampler(records, num_replicas=4, rank=1, seed=1)  # type: ignore[arg-type]
+    theirs: Any = DistributedSampler(records, num_replicas=4, rank=1, seed=1)
     assert isinstance(ours, Sampler)
     assert len(ours) == len(theirs) == len(list(ours)) == len(list(theirs))
     ours.set_epoch(3)
     assert list(ours) == [*order(N, epoch=3)[1::4], order(N, epoch=3)[3]][: len(ours)]
     in_batches = BatchSampler(ElasticSampler(records, seed=1), 16, drop_last=True)
-    elastic = ElasticLoader(DataLoader(records, batch_sampler=in_batches, collate_fn=list))  # type: ignore[arg-type]
+    elastic = ElasticLoader(DataLoader(records, batch_sampler=in_batches, collate_fn=list))
     it = iter(elastic)
     next(it)
     assert elastic.state_dict()["position"] == 16
@@ -285,6 +286,47 @@ def test_rank_and_world_come_from_the_process_group(path: Path, monkeypatch: pyt
     finally:
         dist.destroy_process_group()
     assert len(ours) == N // 2
+
+
+def test_the_loops_of_the_guide_run(path: Path) -> None:
+    """The examples with PyTorch in docs/order.md, with everything that they leave to the reader."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    guide = (Path(__file__).parents[2] / "docs" / "order.md").read_text()
+    with_loader, with_stateful = (
+        block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "from anyrecord.torch" in block
+    )
+    assert "DataLoader(records, batch_size=32" in with_loader
+    # Quick enough for a test, and bytes are left as they are.
+    with_loader = with_loader.replace("num_workers=4", "num_workers=2, collate_fn=list, multiprocessing_context='fork'")
+    seen: list[int] = []
+    saved: list[State] = []
+
+    def run(checkpoint: State | None, stop: int) -> None:
+        def train(batch: list[bytes]) -> None:
+            seen.extend(map(int, batch))
+
+        def save(state: State) -> None:
+            saved.append(state)
+            if len(saved) == stop:
+                raise KeyboardInterrupt
+
+        reader = {"records": anyrecord.open(path), "train": train, "save": save, "time_to_save": lambda: True}
+        exec(with_loader, {**reader, "checkpoint": checkpoint, "epochs": 2})
+
+    with pytest.raises(KeyboardInterrupt):
+        run(None, stop=7)
+    run(saved[-1], stop=-1)
+    assert seen == order(N, 42) + order(N, 42, 1)
+
+    drawn_from = sampler(anyrecord.open(path), seed=42)
+    first = loader(drawn_from, 8, 0, stateful=True)
+    it = iter(first)
+    before = numbers(islice(it, 3))
+    with_stateful = with_stateful.replace("num_workers=8", "num_workers=0, collate_fn=list")
+    names = {"records": anyrecord.open(path), "checkpoint": {"loader": first.state_dict()}}
+    exec(with_stateful, names := {**names, "StatefulDataLoader": StatefulDataLoader})
+    assert before + numbers(names["loader"]) == order(N, 42)
 
 
 def test_without_torch_the_message_says_what_to_install() -> None:

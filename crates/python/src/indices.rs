@@ -37,7 +37,13 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     if let Ok(range) = keys.cast::<PyRange>()
         && let (Ok(start), Ok(step), Ok(count)) = (range.start(), range.step(), range.len())
     {
-        return (0..count as i64).map(|i| position(start as i64 + step as i64 * i, len)).collect();
+        let (start, step, count) = (start as i64, step as i64, count as i64);
+        // Where both ends are inside, so is everything between them.
+        let last = i128::from(start) + i128::from(step) * i128::from(count - 1);
+        if start >= 0 && (start as u64) < len && (0..i128::from(len)).contains(&last) {
+            return Ok((0..count).map(|i| (start + step * i) as u64).collect());
+        }
+        return (0..count).map(|i| position(start + step * i, len)).collect();
     }
     if let Some(found) = buffer(keys, len)? {
         return Ok(found);

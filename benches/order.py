@@ -1,0 +1,134 @@
+"""What order costs: the permutation itself, a shuffled pass over a warm file, and when a block shuffle pays."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyrecord
+from anyrecord import Permutation, Records
+
+from benches.timing import BATCH, each, timed
+from benches.workloads import WORKLOADS
+
+AT_ONCE = 1_000_000
+
+
+def main(rounds: int) -> None:
+    """Prints all three tables."""
+    permutations(rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        shuffled_passes(Path(folder), rounds)
+        block_shuffles(Path(folder), rounds)
+
+
+def permutations(rounds: int) -> None:
+    print(f"permutation, {AT_ONCE:,} positions at once, best of {rounds}")
+    for length in (10**6, 10**9, 10**12):
+        tracemalloc.start()
+        permutation = Permutation(length, seed=42, epoch=3)
+        memory = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        blocks = Permutation(length, seed=42, epoch=3, window=64, block=256)
+        full = best(rounds, partial(permutation.take, range(AT_ONCE)))
+        block = best(rounds, partial(blocks.take, range(AT_ONCE)))
+        each = 1e9 / AT_ONCE
+        print(
+            f"  n = {length:>17,}: {full * each:5.1f} ns an element, {block * each:5.1f} ns in blocks;"
+            f" {memory:,} bytes of Python memory"
+        )
+    print()
+
+
+def shuffled_passes(folder: Path, rounds: int) -> None:
+    print(f"a pass over a warm FFRecord file in batches of {BATCH}, microseconds a record, best of {rounds}")
+    print("  (a shuffled pass beside batches of the same record numbers, worked out before; the goal is at most 1.5x)")
+    for workload in WORKLOADS:
+        path = folder / "warm.ffr"
+        with anyrecord.create(path, durable=False, overwrite=True, num_records=workload.records) as out:
+            out.write_many(workload.make())
+        records = anyrecord.open(path)
+        order = records.shuffle(seed=42, epoch=3)
+        numbers = Permutation(len(records), seed=42, epoch=3).take(range(len(records)))
+        batches = [numbers[i : i + BATCH].tolist() for i in range(0, len(numbers), BATCH)]
+        ways: list[Callable[[], object]] = [
+            partial(each, records.__getitem__, batches),
+            partial(in_batches, order),
+            partial(one_by_one, order),
+            partial(in_batches, records),
+        ]
+        known, shuffled, singly, in_order = (took / len(records) * 1e6 for took in interleaved(rounds, ways))
+        print(
+            f"  {workload.name:>7}: numbers known {known:6.2f}, shuffled {shuffled:6.2f} ({shuffled / known:.2f}x),"
+            f" one by one {singly:6.2f} ({singly / known:.2f}x), in file order {in_order:6.2f}"
+        )
+        records.close()
+    print()
+
+
+def block_shuffles(folder: Path, rounds: int) -> None:
+    print(f"full shuffle and block shuffle (window of 64 blocks), batches of {BATCH}, thousand records a second")
+    grouped = folder / "grouped.array_record"
+    with anyrecord.create(grouped, codec="zstd", group_size=100, durable=False) as out:
+        out.write_many(WORKLOADS[0].make())
+    # A cache of 8 MiB stands for a data set larger than memory.
+    compare("ArrayRecord, zstd, chunks of 100, warm", lambda: anyrecord.open(grouped, cache_bytes=8 << 20), None, 1)
+    cold = folder / "cold.ffr"
+    with anyrecord.create(cold, num_records=WORKLOADS[1].records) as out:
+        out.write_many(WORKLOADS[1].make())
+
+    def open_cold() -> Records:
+        forget(cold)
+        return anyrecord.open(cold)
+
+    # A tenth of an epoch: the whole of it would leave the file in memory, as no large data set is.
+    compare("FFRecord, 4 KB, blocks of 64, the first tenth of a cold file", open_cold, 64, rounds, part=10)
+    print()
+
+
+def compare(title: str, open: Callable[[], Records], block: int | None, rounds: int, part: int = 1) -> None:
+    speed: dict[str, float] = {}
+    for _ in range(rounds):
+        for name in ("file order", "full shuffle", "block shuffle"):
+            with open() as records:
+                order = records
+                if name == "full shuffle":
+                    order = records.shuffle(seed=1)
+                elif name == "block shuffle":
+                    order = records.shuffle(seed=1, window=64, block=block)
+                order = order[: len(order) // part]
+                figure = len(order) / timed(partial(in_batches, order)) / 1e3
+            speed[name] = max(figure, speed.get(name, 0))
+    told = ", ".join(f"{name} {figure:,.0f}" for name, figure in speed.items())
+    print(f"  {title}: {told} ({speed['block shuffle'] / speed['full shuffle']:.1f}x)")
+
+
+def forget(path: Path) -> None:
+    """Asks the system to drop a file from its cache; without that call, the file stays warm."""
+    if hasattr(os, "posix_fadvise"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def best(rounds: int, job: Callable[[], object]) -> float:
+    return min(timed(job) for _ in range(rounds))
+
+
+def interleaved(rounds: int, jobs: list[Callable[[], object]]) -> list[float]:
+    figures = [[timed(job) for job in jobs] for _ in range(rounds)]
+    return [min(column) for column in zip(*figures, strict=True)]
+
+
+def in_batches(records: Records) -> None:
+    for _ in records.batches(BATCH):
+        pass
+
+
+def one_by_one(records: Records) -> None:
+    for _ in records:
+        pass
