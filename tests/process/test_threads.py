@@ -8,9 +8,8 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyrecord
@@ -93,30 +92,31 @@ def test_threads_that_close_and_read_at_once_get_the_record_or_a_closed_error(pa
             records[0]
 
 
-@contextmanager
-def whoever_opens_waits_for_this_thread(path: Path) -> Iterator[list[object]]:
-    """A lease on a file makes the kernel hold whoever opens it until this thread has run a line of Python.
+def result_and_what_ran_meanwhile(path: Path, act: Callable[[], object]) -> list[object]:
+    """What `act`, in another thread, returns; before it, "this thread ran" if that was so while `act` opened the file.
 
-    That line adds "another thread ran" to the list. If whoever opens the file held the GIL meanwhile, it could not
-    run before the kernel loses patience, after 45 seconds, and then it finds that nobody is waiting any more.
+    A lease on the file makes the kernel hold whoever opens it until the lease is given up, which this thread does
+    when it sees that somebody waits. If whoever opens the file holds the GIL meanwhile, this thread sees nothing
+    before the kernel loses patience, after 45 seconds, and then nobody waits any more.
     """
     events: list[object] = []
+    thread = threading.Thread(target=lambda: events.append(act()))
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # with which the kernel asks for the lease
     descriptor = os.open(path, os.O_RDWR)
     inode = os.fstat(descriptor).st_ino
-
-    def give_up_the_lease(*_: object) -> None:
-        locks = Path("/proc/locks").read_text().splitlines()
-        is_waited_for = any("BREAKING" in lock and f":{inode} " in lock for lock in locks)
-        events.append("another thread ran" if is_waited_for else "all other threads stood still")
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-
-    before = signal.signal(signal.SIGIO, give_up_the_lease)
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        yield events
+        thread.start()
+        while thread.is_alive() and not events:
+            locks = Path("/proc/locks").read_text().splitlines()
+            if any("BREAKING" in lock and f":{inode} " in lock for lock in locks):
+                events.append("this thread ran")
+                fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     finally:
         os.close(descriptor)
+        thread.join(LIMIT_SECONDS)
         signal.signal(signal.SIGIO, before)
+    return events
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,13 @@ def test_other_threads_run_while_a_read_waits_for_the_system(
 ) -> None:
     records = anyrecord.open(paths[:2], limits=Limits(open_files=1))
     assert records[150] == expected(150)  # the other file has the one descriptor now
-    with whoever_opens_waits_for_this_thread(paths[0]) as events:
-        thread = threading.Thread(target=lambda: events.append(read(records)))
-        thread.start()
-        thread.join(LIMIT_SECONDS)
-    assert events == ["another thread ran", read(records)]
+    events = result_and_what_ran_meanwhile(paths[0], lambda: read(records))
+    assert events == ["this thread ran", read(records)]
 
 
 def test_other_threads_run_while_open_waits_for_the_system(paths: list[Path]) -> None:
-    with whoever_opens_waits_for_this_thread(paths[0]) as events:
-        thread = threading.Thread(target=lambda: events.append(anyrecord.open(paths[0])[7]))
-        thread.start()
-        thread.join(LIMIT_SECONDS)
-    assert events == ["another thread ran", expected(7)]
+    events = result_and_what_ran_meanwhile(paths[0], lambda: anyrecord.open(paths[0])[7])
+    assert events == ["this thread ran", expected(7)]
 
 
 def test_other_threads_read_the_same_records_while_a_file_object_is_waited_for(paths: list[Path]) -> None:

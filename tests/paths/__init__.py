@@ -1,0 +1,1 @@
+"""From what the caller names to the files that are meant."""
