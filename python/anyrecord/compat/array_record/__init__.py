@@ -1,0 +1,9 @@
+"""ArrayRecord's Python interface, name for name, on top of `anyrecord`.
+
+    array_record.python.array_record_module            ArrayRecordWriter, ArrayRecordReader
+    array_record.python.array_record_data_source       ArrayRecordDataSource, what Grain and TFDS read from
+
+Change `from array_record.python import ...` to `from anyrecord.compat.array_record.python import ...`,
+or leave the code
+as it is and call `anyrecord.compat.install("array_record")` first.
+"""

@@ -1,0 +1,108 @@
+"""The files of a data source, once they are opened: as one sequence if all is well with them, else one by one."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import operator
+import os
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal, Protocol, SupportsIndex
+
+import anyrecord
+from anyrecord.compat.array_record._failures import FAILURES
+from anyrecord.compat.array_record._files import Instruction, open_all, open_one
+
+__all__ = ["Readable", "open_source", "opening"]
+
+
+class Readable(Protocol):
+    """What a data source reads from; its keys are checked."""
+
+    def __getitem__(self, key: SupportsIndex, /) -> bytes: ...
+    def __getitems__(self, keys: Collection[SupportsIndex], /) -> list[bytes]: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
+_lock = threading.Lock()
+
+
+def opening() -> threading.Lock:
+    """Keeps all but one thread from opening the same files."""
+    return _lock
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()  # a thread that is not in this process may hold the other
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def open_source(instructions: Sequence[Instruction], table: Literal["memory", "disk"], num_records: int) -> Readable:
+    """Opens the files now.
+
+    A file that is missing, damaged or shorter than its instruction says must not keep the others from being read:
+    then each is opened by itself when it is read from, and raises its own error.
+    """
+    wanted = [instruction for instruction in instructions if instruction.start != instruction.end]
+    whole = all(instruction.end is None for instruction in instructions)
+    try:
+        records = open_all(wanted, table)
+    except (*FAILURES, ValueError):
+        if whole:
+            raise
+        return FilesApart(wanted, table)
+    if len(records) != num_records:
+        raise RuntimeError(f"the files had {num_records} records before, and have {len(records)} now")
+    return records
+
+
+class FilesApart:
+    """Files that are opened one by one, when they are read from."""
+
+    def __init__(self, instructions: Sequence[Instruction], table: Literal["memory", "disk"]) -> None:
+        self._instructions = instructions
+        self._table: Literal["memory", "disk"] = table
+        self._files: list[anyrecord.Records | None] = [None] * len(instructions)
+        self._ends = list(itertools.accumulate((end or 0) - start for _, start, end in instructions))
+
+    def _place(self, key: SupportsIndex) -> tuple[int, int]:
+        """Which file, and which record of it."""
+        position = operator.index(key)
+        number = bisect.bisect_right(self._ends, position)
+        if number == len(self._ends):
+            raise IndexError(position)
+        before = self._ends[number - 1] if number else 0
+        return number, position - before + self._instructions[number].start
+
+    def _file(self, number: int) -> anyrecord.Records:
+        records = self._files[number]
+        if records is None:
+            records = self._files[number] = open_one(self._instructions[number].filename, self._table)
+        return records
+
+    def __getitem__(self, key: SupportsIndex, /) -> bytes:
+        return self.__getitems__([key])[0]
+
+    def __getitems__(self, keys: Collection[SupportsIndex], /) -> list[bytes]:
+        places: dict[int, list[tuple[int, int]]] = {}
+        for rank, key in enumerate(keys):
+            number, position = self._place(key)
+            places.setdefault(number, []).append((rank, position))
+        found = [b""] * len(keys)
+        for number, wanted in places.items():
+            records = self._file(number)
+            positions = [position for _, position in wanted]
+            if max(positions) >= len(records):
+                name = self._instructions[number].filename
+                raise RuntimeError(f"index {max(positions)} out of bound {len(records)} of {name}")
+            for (rank, _), record in zip(wanted, records.__getitems__(positions), strict=True):
+                found[rank] = record
+        return found
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self[key] for key in range(self._ends[-1]))
