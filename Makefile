@@ -48,7 +48,7 @@ $(STAMPS)/venv: requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/build: $(STAMPS)/venv $(RUST) pyproject.toml
+$(STAMPS)/build: $(STAMPS)/venv $(RUST) pyproject.toml $(wildcard anyrecord.data/*/*)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
 	@touch $@
 

@@ -1,0 +1,149 @@
+"""Our modules under the originals' names: a finder in front of Python's own.
+
+`import array_record.python.array_record_module` asks the finder first, and gets the very module object that
+`anyrecord.compat.array_record.python.array_record_module` is: there is one of each, under two names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Final
+
+__all__ = ["ORIGINALS", "VARIABLE", "available", "install", "install_from_environment", "uninstall"]
+
+ORIGINALS: Final[dict[str, str]] = {
+    "array_record": "anyrecord.compat.array_record",
+    "ffrecord": "anyrecord.compat.ffrecord",
+    "recordio": "anyrecord.compat.recordio",
+}
+"""The names that originals are imported by, and our packages for them."""
+
+VARIABLE: Final = "ANYRECORD_COMPAT"
+"""The environment variable that says which to install when Python starts: names with commas between them."""
+
+
+def available() -> list[str]:
+    """The originals that this version has modules for."""
+    return [name for name, target in ORIGINALS.items() if importlib.util.find_spec(target) is not None]
+
+
+def install(*names: str) -> None:
+    """Makes imports of the originals give our modules: here, and in every process that is started from here.
+
+        anyrecord.compat.install("array_record")
+        from array_record.python import array_record_module     # is anyrecord.compat.array_record.python's
+
+    Call it before anything imports an original. Grain and TFDS import `array_record` when they are imported
+    themselves; what has hold of the original keeps it, and so it is an error to come too late.
+    """
+    if not names:
+        raise ValueError(f"name the originals to install: {', '.join(available())}")
+    for name in names:
+        _check(name)
+    for name in names:
+        if name not in _finder.installed:
+            _check_not_imported(name)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)
+    _finder.installed.update(dict.fromkeys(names))
+    _tell_children(dict.fromkeys([*_named_in_environment(), *names]))
+
+
+def uninstall() -> None:
+    """Takes it all back. What was imported stays what it is; the next import finds the originals."""
+    _tell_children(name for name in _named_in_environment() if name not in _finder.installed)
+    if _finder in sys.meta_path:
+        sys.meta_path.remove(_finder)
+    for name in _finder.installed:
+        for module in _modules_of(name):
+            del sys.modules[module]
+    _finder.installed.clear()
+
+
+def install_from_environment() -> None:
+    """Installs what `ANYRECORD_COMPAT` names. Python calls this at its start, if the variable is set."""
+    if names := _named_in_environment():
+        install(*names)
+
+
+def _named_in_environment() -> list[str]:
+    return [name for item in os.environ.get(VARIABLE, "").split(",") if (name := item.strip())]
+
+
+def _tell_children(names: Iterator[str] | dict[str, None]) -> None:
+    if text := ",".join(names):
+        os.environ[VARIABLE] = text
+    else:
+        os.environ.pop(VARIABLE, None)
+
+
+def _check(name: str) -> None:
+    if name not in ORIGINALS:
+        raise ValueError(f"{name!r} is not the name of an original: expected one of {', '.join(ORIGINALS)}")
+    if importlib.util.find_spec(ORIGINALS[name]) is None:
+        raise ModuleNotFoundError(
+            f"this version of anyrecord has no modules for {name}; it has them for {', '.join(available())}",
+            name=ORIGINALS[name],
+        )
+
+
+def _check_not_imported(name: str) -> None:
+    if imported := _modules_of(name):
+        raise ImportError(
+            f"{name} is imported already ({imported[-1]}), and what imported it would keep the original; "
+            f"call anyrecord.compat.install({name!r}) earlier, or set {VARIABLE}={name} for the whole program",
+            name=name,
+        )
+
+
+def _modules_of(name: str) -> list[str]:
+    return [module for module in sys.modules if module == name or module.startswith(f"{name}.")]
+
+
+class _Finder(MetaPathFinder):
+    """Finds our modules under the originals' names."""
+
+    def __init__(self) -> None:
+        self.installed: dict[str, None] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        name, dot, rest = fullname.partition(".")
+        if name not in self.installed:
+            return None
+        ours = f"{ORIGINALS[name]}{dot}{rest}"
+        found = importlib.util.find_spec(ours)
+        if found is None:
+            # Python's own finders must not look: they would load one of our modules a second time, or the original's.
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}: anyrecord.compat stands in for {name}, and has no {ours}", name=fullname
+            )
+        spec = ModuleSpec(
+            fullname, _Alias(ours), origin=found.origin, is_package=found.submodule_search_locations is not None
+        )
+        spec.submodule_search_locations = found.submodule_search_locations
+        return spec
+
+
+class _Alias(Loader):
+    """Loads a module by putting another one in its place."""
+
+    def __init__(self, ours: str) -> None:
+        self.ours = ours
+
+    def exec_module(self, module: ModuleType) -> None:
+        ours = importlib.import_module(self.ours)
+        sys.modules[module.__name__] = ours  # Python takes what is there when the loader returns
+        if notice := getattr(ours, "imported_as_original", None):
+            notice()
+
+
+_finder = _Finder()
