@@ -1,0 +1,95 @@
+"""Conversion of one large file: its speed and its memory, beside a plain loop over the original's writer.
+
+Each side runs in a process of its own, so that its peak is its own.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyrecord
+
+RECORD_BYTES = 1000
+
+LOOP = """
+import sys
+import anyrecord
+from array_record.python.array_record_module import ArrayRecordWriter
+writer = ArrayRecordWriter(sys.argv[2], "group_size:1,zstd:3")
+for record in anyrecord.open(sys.argv[1]):
+    writer.write(record)
+writer.close()
+"""
+
+OURS = """
+import sys
+import anyrecord
+anyrecord.convert(sys.argv[1], sys.argv[2], durable=False, verify=sys.argv[3] == "verified", threads=int(sys.argv[4]) or None)
+"""
+
+TIMED = """
+import resource, time
+from time import perf_counter
+begin = perf_counter()
+{}
+print(perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to convert a file."""
+
+    name: str
+    script: str
+    arguments: tuple[str, ...] = ()
+
+
+WAYS = [
+    Way("original: loop over its writer", LOOP),
+    Way("anyrecord.convert, one thread, not verified", OURS, ("unverified", "1")),
+    Way("anyrecord.convert, not verified", OURS, ("unverified", "0")),
+    Way("anyrecord.convert", OURS, ("verified", "0")),
+]
+
+
+def report(folder: Path, total_bytes: int) -> None:
+    """Prints a table: seconds, MB of records in a second, and peak MB of memory."""
+    source = folder / "source.tfrecord"
+    make(source, total_bytes)
+    print(
+        f"TFRecord to ArrayRecord (zstd, group_size=1), {total_bytes / 1e9:.2f} GB in records of {RECORD_BYTES} bytes"
+    )
+    print(f"  {'':<44} {'seconds':>8} {'MB/s':>6} {'peak MB':>8}")
+    for way in WAYS:
+        target = folder / "target.array_record"
+        seconds, peak = measure(way, source, target)
+        if len(anyrecord.open(target)) != total_bytes // RECORD_BYTES:
+            raise SystemExit(f"{way.name} lost records")
+        target.unlink()
+        print(f"  {way.name:<44} {seconds:>8.2f} {total_bytes / seconds / 1e6:>6.0f} {peak / 1024:>8.0f}")
+    source.unlink()
+    print()
+
+
+def make(path: Path, total_bytes: int) -> None:
+    """Text that compresses about as well as text does."""
+    chance = random.Random(7)
+    letters = b"abcdefghijklmnopqrstuvwxyz"
+    words = [bytes(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(4000)]
+    pool = b" ".join(chance.choices(words, k=1_000_000))
+    with anyrecord.create(path, durable=False) as out:
+        for number in range(total_bytes // RECORD_BYTES):
+            at = number * 7919 % (len(pool) - RECORD_BYTES)
+            out.write(pool[at : at + RECORD_BYTES])
+
+
+def measure(way: Way, source: Path, target: Path) -> tuple[float, int]:
+    """Seconds, and the peak of memory in KB."""
+    command = [sys.executable, "-c", TIMED.format(way.script), str(source), str(target), *way.arguments]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return float(printed[0]), int(printed[1])
