@@ -4,6 +4,7 @@
 |---|---|
 | `workloads` | the records |
 | `stores` | ourselves and the peers, behind one small interface |
+| `conversion` | one large file to another format: speed and memory |
 | `timing` | interleaved rounds, best of n |
 | `order` | what shuffling costs, and when blocks pay |
 | `__main__` | the tables |

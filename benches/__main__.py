@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyrecord
 
-from benches import order, stores
+from benches import conversion, order, stores
 from benches.timing import Figures, measure
 from benches.workloads import WORKLOADS
 
@@ -17,7 +17,7 @@ WAYS = ["single", "batch", "in order", "all", "write"]
 
 # Who is compared with whom: the peer first, then ourselves on the same records.
 COMPARISONS: list[tuple[type[stores.Store], ...]] = [
-    (stores.MmapSlice, stores.OurFfRecord),
+    (stores.MmapSlice, stores.OurFfRecord, stores.OurTfRecord, stores.OurRecordIo),
     (stores.OriginalPlain, stores.OurPlain),
     (stores.OriginalZstd, stores.OurZstd),
     (stores.OriginalGrouped, stores.OurGrouped),
@@ -27,7 +27,10 @@ COMPARISONS: list[tuple[type[stores.Store], ...]] = [
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benches", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement; the best counts")
-    parser.add_argument("--only", default="", help="only sizes whose name contains this, such as 'KB', or 'order'")
+    parser.add_argument(
+        "--only", default="", help="only sizes whose name contains this, such as 'KB', or 'order', or 'conversion'"
+    )
+    parser.add_argument("--convert-mb", type=int, default=1000, help="size of the file that is converted")
     arguments = parser.parse_args()
     print(f"anyrecord {anyrecord.__version__}, Python {platform.python_version()}, {machine()}")
     print("microseconds a record, best of", arguments.rounds, "interleaved rounds; page cache warm, checksums on")
@@ -44,6 +47,9 @@ def main() -> None:
         print()
     if arguments.only in "order":
         order.main(arguments.rounds)
+    if arguments.only in "conversion":
+        with tempfile.TemporaryDirectory() as folder:
+            conversion.report(Path(folder), arguments.convert_mb * 1_000_000)
 
 
 def show(pair: tuple[type[stores.Store], ...], figures: Figures) -> None:

@@ -16,27 +16,29 @@ import anyrecord
 RECORD_BYTES = 1000
 
 LOOP = """
-import sys
-import anyrecord
 from array_record.python.array_record_module import ArrayRecordWriter
-writer = ArrayRecordWriter(sys.argv[2], "group_size:1,zstd:3")
-for record in anyrecord.open(sys.argv[1]):
-    writer.write(record)
-writer.close()
+
+def job(source, target):
+    writer = ArrayRecordWriter(target, "group_size:1,zstd:3")
+    # As a file object, because the pages of a mapped file would count as memory.
+    with open(source, "rb") as file:
+        for record in anyrecord.open(file):
+            writer.write(record)
+    writer.close()
 """
 
 OURS = """
-import sys
-import anyrecord
-anyrecord.convert(sys.argv[1], sys.argv[2], durable=False, verify=sys.argv[3] == "verified", threads=int(sys.argv[4]) or None)
+def job(source, target, verify, threads):
+    anyrecord.convert(source, target, durable=False, verify=verify == "verified", threads=int(threads) or None)
 """
 
 TIMED = """
-import resource, time
-from time import perf_counter
-begin = perf_counter()
+import resource, sys, time
+import anyrecord
 {}
-print(perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+begin = time.perf_counter()
+job(*sys.argv[1:])
+print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 

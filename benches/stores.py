@@ -118,6 +118,20 @@ class OurFfRecord(Anyrecord):
     counted = True
 
 
+class OurTfRecord(Anyrecord):
+    """TFRecord as it is; there is no other reader that finds a record by its number."""
+
+    name = "anyrecord tfrecord"
+    suffix = ".tfrecord"
+
+
+class OurRecordIo(Anyrecord):
+    """RecordIO with the original's own settings: snappy, chunks of 32 MiB."""
+
+    name = "anyrecord recordio"
+    suffix = ".recordio"
+
+
 class OriginalArrayRecord(Store):
     """The real `array_record` at its best: no read-ahead threads, one record by seek and read."""
 

@@ -1,4 +1,4 @@
-"""The main job, on data made on the spot: write a data set, read it at random and in order, verify it.
+"""The main job, on data made on the spot: write a data set, read it at random and in order, verify it, convert it.
 
 Run by `make demo`; prints one row for each format and way of writing it.
 """
@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +29,10 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     ("array_record, uncompressed", "plain.array_record", {"codec": "none"}),
     ("array_record, zstd", "zstd.array_record", {"codec": "zstd"}),
     ("array_record, brotli, groups of 100", "brotli.array_record", {"codec": "brotli", "group_size": 100}),
+    ("recordio, snappy", "snappy.recordio", {}),
+    ("recordio, gzip, chunks of 100 KB", "gzip.recordio", {"codec": "gzip", "chunk_bytes": 100_000}),
+    ("tfrecord", "plain.tfrecord", {}),
+    ("tfrecord, gzip", "gzip.tfrecord.gz", {"codec": "gzip"}),
 ]
 
 
@@ -63,7 +68,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for title, name, options in VARIANTS:
             show([title, *demonstrate(Path(folder) / name, options, data)])
-    print("\nEvery record read back was compared with what was written.")
+        print("\nEvery record read back was compared with what was written.\n")
+        convert(Path(folder), data)
+
+
+def convert(folder: Path, data: list[bytes]) -> None:
+    """From format to format and back again."""
+    source = folder / "plain.tfrecord"
+    targets: list[tuple[str, dict[str, Any]]] = [
+        ("to.array_record", {"group_size": 100}),
+        ("to.recordio", {}),
+        ("to.ffr", {"shards": 3}),
+    ]
+    for name, options in targets:
+        took, done = timed(partial(anyrecord.convert, source, folder / name, **options))
+        check([record for path in done.paths for record in anyrecord.open(path)] == data)
+        source = folder / "again.tfrecord"
+        anyrecord.convert(done.paths, source, overwrite=True)
+        check(list(anyrecord.open(source)) == data)
+        files = f"{len(done.paths)} file{'s' if len(done.paths) > 1 else ''}"
+        print(f"tfrecord to {done.format} ({files}) in {took:.2f} s, and back again: {done.records:,} equal records")
 
 
 def demonstrate(path: Path, options: dict[str, Any], data: list[bytes]) -> list[str]:

@@ -17,6 +17,8 @@ __all__ = ["Writer", "create"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
+_CODEC_OF_SUFFIX = {".tfrecord.gz": "gzip", ".tfrecord.zlib": "zlib"}
+
 
 @dataclass(frozen=True, slots=True)
 class Creating:
@@ -168,7 +170,7 @@ def create(
     - array_record: `codec` (`"zstd"`, `"brotli"`, `"snappy"` or `"none"`), `level`, `window_log`, `group_size`,
       `transpose`, `transpose_bucket_size`, `pad_to_block_boundary`
     - recordio: `codec` (`"snappy"`, `"gzip"` or `"none"`), `level` (gzip), `chunk_bytes`
-    - tfrecord: `codec` (`"none"`, `"gzip"` or `"zlib"`), `level`
+    - tfrecord: `codec` (`"none"`, `"gzip"` or `"zlib"`, chosen by `.tfrecord.gz` and `.tfrecord.zlib`), `level`
     - ffrecord: none
     """
     sharding = sharding_of(shards, shard_bytes, shard_records)
@@ -207,6 +209,9 @@ def create(
 
 def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Writer:
     """A writer of a path or a file object, with options that are checked."""
+    if isinstance(target, str) and creating.format == "tfrecord":
+        implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if target.endswith(suffix)]
+        keywords = {"codec": implied[0], **keywords} if implied else keywords
     writer = Writer(target, creating, keywords)
     writer._path = target if isinstance(target, str) else None
     writer._overwrite, writer._pid = creating.overwrite, os.getpid()

@@ -119,3 +119,12 @@ def test_a_cut_between_records_is_seen_by_the_expected_number_of_records(tmp_pat
     assert anyrecord.verify(path).ok
     with pytest.raises(FormatError, match="wrong number of records"):
         anyrecord.open(path, expected_records=len(whole))
+
+
+@pytest.mark.parametrize(("suffix", "codec"), [("", "none"), (".gz", "gzip"), (".zlib", "zlib")])
+def test_the_suffix_chooses_the_compression_unless_codec_does(tmp_path: Path, suffix: str, codec: str) -> None:
+    for options, expected in (({}, codec), ({"codec": "none"}, "none")):
+        path = tmp_path / f"{expected}-{len(options)}.tfrecord{suffix}"
+        with anyrecord.create(path, **options) as out:  # type: ignore[arg-type]
+            out.write(b"x")
+        assert anyrecord.info(path).codec == expected
