@@ -123,6 +123,22 @@ fn all_orders_of_a_few_are_equally_likely() {
 }
 
 #[test]
+fn half_of_all_orders_are_odd() {
+    // Squares of odd numbers are where a table with odd sides would have exactly as many cells as there are records.
+    for len in [9u64, 25, 49] {
+        let epochs = 2000;
+        let is_odd = |epoch: &u64| {
+            let list = listed(len, 6, *epoch);
+            let turned = (0..list.len())
+                .flat_map(|i| list[i + 1..].iter().map(|r| u64::from(*r < list[i])).collect::<Vec<_>>());
+            turned.sum::<u64>() % 2 == 1
+        };
+        let odd = (0..epochs).filter(is_odd).count() as f64;
+        fair((odd - epochs as f64 / 2.0) / (epochs as f64 / 4.0).sqrt(), &format!("odd orders of {len}"));
+    }
+}
+
+#[test]
 fn every_record_is_equally_likely_at_every_position() {
     for len in [10u64, 16, 25, 36, 97] {
         let epochs = 4000;

@@ -238,14 +238,16 @@ impl View {
         if (start, step, len) == (0, 1, self.len()) {
             return Ok(self.clone());
         }
+        let times = |by: i64| match len {
+            1 => Ok(1),
+            _ => by.checked_mul(step).ok_or_else(|| Error::argument("slice step is too large")),
+        };
         Ok(match self {
             View::Range { start: first, step: by, .. } => {
-                let step = by.checked_mul(step).ok_or_else(|| Error::argument("slice step is too large"))?;
-                View::Range { start: along(*first, *by, start), step, len }
+                View::Range { start: along(*first, *by, start), step: times(*by)?, len }
             }
             View::Slice { of, start: first, step: by, .. } => {
-                let step = by.checked_mul(step).ok_or_else(|| Error::argument("slice step is too large"))?;
-                View::Slice { of: of.clone(), start: along(*first, *by, start), step, len }
+                View::Slice { of: of.clone(), start: along(*first, *by, start), step: times(*by)?, len }
             }
             View::Concat(_) | View::Shuffled { .. } | View::Mixed(_) => {
                 View::Slice { of: self.below()?, start, step, len }

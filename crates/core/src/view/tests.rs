@@ -169,6 +169,17 @@ fn an_order_of_another_length_is_refused() {
 }
 
 #[test]
+fn a_slice_of_one_or_none_is_the_same_however_it_was_made() {
+    let one = View::all(12).slice(4, 2, 4).unwrap().slice(0, -1, 1).unwrap();
+    assert_eq!(one, View::all(12).slice(4, 1, 1).unwrap());
+    assert_eq!(
+        View::all(12).slice(4, 2, 4).unwrap().slice(2, i64::MIN, 1).unwrap(),
+        View::all(12).slice(8, 1, 1).unwrap()
+    );
+    assert_eq!(View::all(12).slice(4, 2, 4).unwrap().slice(3, 5, 0).unwrap(), View::all(0));
+}
+
+#[test]
 fn a_slice_outside_is_refused() {
     assert!(View::all(10).slice(5, 1, 6).is_err());
     assert!(View::all(10).slice(0, -1, 2).is_err());
