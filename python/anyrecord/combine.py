@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from fractions import Fraction
 from math import gcd, lcm
 from numbers import Rational
 from typing import Any, Literal, SupportsFloat, TypeVar, overload
@@ -116,6 +115,8 @@ def _mapped(records: Records, functions: tuple[Any, ...]) -> Records | MappedRec
 
 def _whole_weights(weights: list[SupportsFloat]) -> list[int]:
     """Weights as small whole numbers in the same proportions; 0.1 is a tenth, not the nearest binary fraction."""
+    from fractions import Fraction  # slow to import, and few mix
+
     try:
         exact = [Fraction(w) if isinstance(w, Rational) else Fraction(repr(float(w))) for w in weights]
     except (TypeError, ValueError):

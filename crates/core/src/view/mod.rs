@@ -158,7 +158,17 @@ impl View {
     }
 
     /// How many positions it has.
+    #[inline]
     pub fn len(&self) -> u64 {
+        // One record of plain files is read in less time than a call and a jump table take: they go first, alone.
+        match self {
+            View::Range { len, .. } => *len,
+            _ => self.len_of_layers(),
+        }
+    }
+
+    #[inline(never)]
+    fn len_of_layers(&self) -> u64 {
         match self {
             View::Range { len, .. } | View::Slice { len, .. } => *len,
             View::Concat(parts) => parts.last().map_or(0, |p| p.end),
@@ -173,7 +183,16 @@ impl View {
     }
 
     /// The record number at a position, which must be below [`len`](Self::len).
+    #[inline]
     pub fn get(&self, position: u64) -> u64 {
+        match self {
+            View::Range { start, step, .. } => along(*start, *step, position),
+            _ => self.get_through_layers(position),
+        }
+    }
+
+    #[inline(never)]
+    fn get_through_layers(&self, position: u64) -> u64 {
         match self {
             View::Range { start, step, .. } => along(*start, *step, position),
             View::Slice { of, start, step, .. } => of.get(along(*start, *step, position)),
