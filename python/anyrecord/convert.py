@@ -111,7 +111,7 @@ def convert(
             format=format or format_of(name),
             overwrite=bool(overwrite),
             durable=bool(durable),
-            threads=_cores() if threads is None else count_option("threads", threads, 0) or 0,
+            threads=_cores() if threads is None else count_option("threads", threads, 0, 1024) or 0,
             sharding=sharding,
             num_records=None,
             tally=bool(verify),

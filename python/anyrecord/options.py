@@ -9,6 +9,10 @@ from typing import Literal, SupportsIndex
 __all__ = ["Limits", "OpenOptions"]
 
 
+_MOST = {"decoded_chunk_bytes": 2**63 - 1, "open_files": 2**20}
+"""No system opens more files for one process than that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Caps on what a file may claim. Stored bytes need none: the file bounds them."""
@@ -21,8 +25,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 63:
-                raise ValueError(f"Limits({name}={value!r}): it must be a whole number from 1 to 2**63 - 1")
+            most = _MOST[name]
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+                raise ValueError(f"Limits({name}={value!r}): it must be a whole number from 1 to {most}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,10 @@ def open_options(
         raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
     if io not in ("auto", "plain", "map"):
         raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain' or 'map'")
-    if not isinstance(cache_bytes, int) or cache_bytes < 0:
-        raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 or more")
+    if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or not 0 <= cache_bytes < 1 << 63:
+        raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 to 2**63 - 1")
+    if format is not None and not isinstance(format, str):
+        raise TypeError(f"format= takes the name of a format, not {type(format).__name__}")
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
         raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")

@@ -70,7 +70,7 @@ def open(
     records = Records(_open_source(source, options))
     for path, warning in records._source.warnings():
         warnings.warn(f"{path} is {warning}", stacklevel=2)
-    if expected_records is not None and len(records) != expected_records:
+    if expected_records is not None and _whole(expected_records) != len(records):
         raise FormatError(
             f"wrong number of records in {_few(records.paths)}: expected {expected_records}, found {len(records)}",
             path=records.paths[0] if len(records.paths) == 1 else None,
@@ -78,6 +78,12 @@ def open(
             found=str(len(records)),
         )
     return records
+
+
+def _whole(number: int) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise ValueError(f"expected_records={number!r} is not valid: it must be a whole number, 0 or more")
+    return number
 
 
 def _few(paths: list[str]) -> str:
@@ -256,18 +262,18 @@ class Records(_core.Records, Sequence[bytes]):
         # The same in every process and on every host that has the same files under the same paths: frameworks
         # compare it when they restore a checkpoint.
         files = self._source.files()
-        named = [(os.path.abspath(name) if is_path else name, *rest) for name, *rest, is_path in files]
+        named = [(absolute or name, *rest) for name, *rest, absolute in files]
         told = repr((named, self._source.view_numbers()))
         digest = hashlib.sha1(told.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
         plural = "" if len(files) == 1 else "s"
         return f"<anyrecord.Records: {len(self)} records, {len(files)} {self.format} file{plural}, sha1 {digest}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        files = self._source.files()
-        for name, *_, is_path in files:
-            if not is_path:
+        saved = []
+        for name, first, count, format, absolute in self._source.files():
+            if absolute is None:
                 raise TypeError(f"records of {name} cannot be pickled: only those of paths can, which are opened again")
-        saved = [(os.path.abspath(path), first, count, format) for path, first, count, format, _ in files]
+            saved.append((absolute, first, count, format))
         return _restore, (type(self), saved, self._source.view_numbers(), self._source.options)
 
 

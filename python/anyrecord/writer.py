@@ -184,10 +184,10 @@ def create(
     if name is None and sharding[0] != "one":
         raise ValueError("shards need a path, not a file object")
     creating = Creating(
-        format=format or format_of(name),
+        format=format_of(name) if format is None else format,
         overwrite=bool(overwrite),
         durable=bool(durable),
-        threads=count_option("threads", threads, 0) or 0,
+        threads=count_option("threads", threads, 0, 1024) or 0,
         sharding=sharding,
         num_records=count_option("num_records", num_records, 0),
     )
@@ -229,12 +229,12 @@ def format_of(path: str | None) -> str:
     return format
 
 
-def count_option(keyword: str, value: int | None, least: int) -> int | None:
+def count_option(keyword: str, value: int | None, least: int, most: int = (1 << 63) - 1) -> int | None:
     """The value of an option that counts something, checked."""
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 63:
-        raise ValueError(f"{keyword}={value!r} is not valid: it must be a whole number, {least} or more")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{keyword}={value!r} is not valid: it must be a whole number from {least} to {most}")
     return value
 
 

@@ -167,6 +167,11 @@ impl Reader {
         }
     }
 
+    /// Whether the file that holds a record is open, so that [`plan`](Self::plan) makes no I/O.
+    pub fn is_ready(&self, index: u64) -> bool {
+        self.locate(index).is_ok_and(|(shard, _)| self.shards[shard].is_open())
+    }
+
     /// Finds the way to a record. No I/O, unless its file is not open yet or keeps its table on disk.
     pub fn plan(&self, index: u64) -> Result<Plan> {
         self.check_open()?;

@@ -53,9 +53,22 @@ impl Source {
 #[derive(Clone)]
 enum Origin {
     /// A local path, opened when needed.
-    Path { path: PathBuf, handles: Arc<Handles> },
+    Path {
+        /// As it was given: what errors and listings show.
+        path: PathBuf,
+        /// What it meant then, whatever the working directory is by now.
+        absolute: PathBuf,
+        handles: Arc<Handles>,
+    },
     /// Something that was handed over open and cannot be opened again.
     Handed(Arc<dyn Storage>),
+}
+
+impl Origin {
+    fn path(path: PathBuf, handles: Arc<Handles>) -> Self {
+        let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        Origin::Path { path, absolute, handles }
+    }
 }
 
 /// A range of the records of one file.
@@ -100,7 +113,7 @@ impl Shard {
         options: ReadOptions,
         handles: Arc<Handles>,
     ) -> Result<Self> {
-        Self::opened(Origin::Path { path, handles }, range, format, options)
+        Self::opened(Origin::path(path, handles), range, format, options)
     }
 
     /// Takes a storage that is already open.
@@ -122,7 +135,7 @@ impl Shard {
         options: ReadOptions,
         handles: Arc<Handles>,
     ) -> Self {
-        let origin = Origin::Path { path, handles };
+        let origin = Origin::path(path, handles);
         let format = Some(format.to_owned());
         Shard { origin, format, options, first, records, opened: ArcSwapOption::empty() }
     }
@@ -168,12 +181,25 @@ impl Shard {
         }
     }
 
+    /// The path from the root, if it is a local file.
+    pub fn absolute(&self) -> Option<&Path> {
+        match &self.origin {
+            Origin::Path { absolute, .. } => Some(absolute),
+            Origin::Handed(_) => None,
+        }
+    }
+
     /// What errors and listings call it.
     pub fn name(&self) -> String {
         match &self.origin {
             Origin::Path { path, .. } => path.to_string_lossy().into_owned(),
             Origin::Handed(storage) => storage.name().to_owned(),
         }
+    }
+
+    /// Whether it is open.
+    pub fn is_open(&self) -> bool {
+        self.opened.load().is_some()
     }
 
     /// The open file.
@@ -204,8 +230,10 @@ impl Shard {
 
 fn open_origin(origin: &Origin, format: Option<&str>, options: &ReadOptions) -> Result<Source> {
     let (storage, path): (Arc<dyn Storage>, _) = match origin {
-        Origin::Path { path, handles } => {
-            (Arc::new(LocalFile::open(path, handles, options.io, options.checksums)?), Some(&**path))
+        Origin::Path { path, absolute, handles } => {
+            let name = path.to_string_lossy().into_owned();
+            let file = LocalFile::open_as(name, absolute, handles, options.io, options.checksums)?;
+            (Arc::new(file), Some(&**absolute))
         }
         Origin::Handed(storage) => (storage.clone(), None),
     };

@@ -87,6 +87,14 @@ pub struct SealedSet(Vec<(Sealed, Option<Sum>)>);
 impl Writer {
     /// A writer of `path`, or of shards beside it.
     pub fn create(path: &Path, format: &'static dyn Format, options: CreateOptions) -> Result<Self> {
+        if options.sharding != Sharding::One
+            && std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir())
+        {
+            return Err(Error::argument(
+                "shards are files of their own, which a device or a pipe cannot hold",
+            )
+            .in_file(&path.to_string_lossy()));
+        }
         let mut writer = Self::new(path, format, options)?;
         let count = if let Sharding::Turns(n) = writer.options.sharding { n } else { 1 };
         for shard in 0..count {

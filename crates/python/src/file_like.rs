@@ -4,13 +4,13 @@
 //! thread ever holds the GIL while it waits for the lock.
 
 use crate::errors::external;
+use crate::owned::Owned;
 use anyrecord::error::{Error, Result};
 use anyrecord::storage::Storage;
 use anyrecord::storage::output::Output;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBlockingIOError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::sync::Mutex;
 
 fn name_of(object: &Bound<'_, PyAny>) -> String {
     let name = object.getattr("name").and_then(|name| name.extract::<String>());
@@ -37,7 +37,7 @@ fn is_seekable(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// A Python file object that is read from.
 pub struct FileLike {
     /// One position belongs to the object, so one reader at a time may move it.
-    object: Mutex<Py<PyAny>>,
+    object: Owned<Py<PyAny>>,
     name: String,
     size: u64,
     process: u32,
@@ -62,7 +62,7 @@ impl FileLike {
         object.call_method1("seek", (0, 2))?;
         let size = object.call_method0("tell")?.extract()?;
         let name = name_of(object);
-        let object = Mutex::new(object.clone().unbind());
+        let object = Owned::new(object.clone().unbind());
         Ok(FileLike { object, name, size, process: std::process::id() })
     }
 }
@@ -82,7 +82,7 @@ impl Storage for FileLike {
                 .in_file(&self.name)
                 .hint("pass the path instead, or open the object in each process"));
         }
-        let object = self.object.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let object = self.object.lock_detached().map_err(|e| e.in_file(&self.name))?;
         Python::attach(|py| -> PyResult<usize> {
             let object = object.bind(py);
             object.call_method1("seek", (at,))?;
@@ -129,7 +129,17 @@ impl FileLikeOutput {
                 object.get_type().name()?
             )));
         }
-        let base = if is_seekable(object)? { Some(object.call_method0("tell")?.extract()?) } else { None };
+        let io = object.py().import("io")?;
+        if object.is_instance(&io.getattr("TextIOBase")?)? {
+            return Err(PyTypeError::new_err("the file object takes text, not bytes; open it in mode 'wb'"));
+        }
+        // In append mode every write goes to the end, wherever the position is.
+        let mode = object.getattr("mode").and_then(|mode| mode.extract::<String>()).unwrap_or_default();
+        let base = if !mode.contains('a') && is_seekable(object)? {
+            Some(object.call_method0("tell")?.extract()?)
+        } else {
+            None
+        };
         Ok(FileLikeOutput { object: object.clone().unbind(), name: name_of(object), position: 0, base })
     }
 
@@ -142,8 +152,17 @@ impl FileLikeOutput {
 fn write_all(object: &Bound<'_, PyAny>, mut bytes: &[u8]) -> PyResult<()> {
     while !bytes.is_empty() {
         let written = object.call_method1("write", (PyBytes::new(object.py(), bytes),))?;
-        // Many objects return nothing and mean all of it.
-        let written = if written.is_none() { bytes.len() } else { written.extract::<usize>()? };
+        let written = match written.is_none() {
+            // To a raw file it means that nothing could be written now; many other objects mean all of it.
+            true if object.is_instance(&object.py().import("io")?.getattr("RawIOBase")?)? => {
+                return Err(PyBlockingIOError::new_err((
+                    11,
+                    "the file object would block; wrap it in a buffered writer",
+                )));
+            }
+            true => bytes.len(),
+            false => written.extract::<usize>()?,
+        };
         if written == 0 || written > bytes.len() {
             return Err(PyValueError::new_err(format!("write returned {written} for {} bytes", bytes.len())));
         }

@@ -1,15 +1,15 @@
 //! The iterator of `Records`: reads ahead in batches, so that each record costs little more than handing it over.
 
 use crate::errors::Failure;
+use crate::owned::{Held, Owned};
 use crate::records::{read_many, read_one};
 use crate::views::fingerprint_of;
 use anyrecord::reader::Reader;
 use anyrecord::view::View;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// How far it reads ahead at the most, in records and (about) in bytes.
 const MOST_RECORDS: u64 = 1024;
@@ -31,19 +31,18 @@ struct State {
 pub struct RecordsIterator {
     reader: Arc<Reader>,
     view: View,
-    state: Mutex<State>,
+    state: Owned<State>,
 }
 
 impl RecordsIterator {
     pub fn new(reader: Arc<Reader>, view: View, position: u64) -> Self {
         let next = position.min(view.len());
         let state = State { next, ready: Vec::new(), ahead: 8, singly: 0 };
-        RecordsIterator { reader, view, state: Mutex::new(state) }
+        RecordsIterator { reader, view, state: Owned::new(state) }
     }
 
-    fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
-        // A panic while reading leaves the state as it was before or after, never in between.
-        self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn state(&self, py: Python<'_>) -> PyResult<Held<'_, State>> {
+        Ok(self.state.lock(py).map_err(Failure)?)
     }
 
     fn refill(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
@@ -78,7 +77,7 @@ impl RecordsIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let mut state = self.state(py);
+        let mut state = self.state(py)?;
         self.reader.check_open().map_err(Failure)?;
         loop {
             if let Some(record) = state.ready.pop() {
@@ -98,13 +97,14 @@ impl RecordsIterator {
         }
     }
 
-    fn __length_hint__(&self, py: Python<'_>) -> usize {
-        let state = self.state(py);
-        (self.view.len() - state.next) as usize + state.ready.len()
+    fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
+        let state = self.state(py)?;
+        Ok((self.view.len() - state.next) as usize + state.ready.len())
     }
+
     /// Where it is: the position of the next record to be handed over, whatever was read ahead.
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let state = self.state(py);
+        let state = self.state(py)?;
         let dict = PyDict::new(py);
         dict.set_item("position", state.next - state.ready.len() as u64)?;
         dict.set_item("length", self.view.len())?;

@@ -11,6 +11,7 @@
 //! | `records` | `Records`: the sequence |
 //! | `iteration` | its iterator |
 //! | `writer` | `Writer` |
+//! | `owned` | a lock that neither a fork nor a caller's object can hang |
 //! | `file_like` | Python file objects as storage and output |
 //! | `files` | `info` and `verify` |
 //! | `convert` | `convert` and `build_index` |
@@ -24,11 +25,13 @@ mod indices;
 mod iteration;
 mod opening;
 mod order;
+mod owned;
 mod records;
 mod views;
 mod writer;
 
 use pyo3::prelude::*;
+use std::path::PathBuf;
 
 /// Called in a forked child, through `os.register_at_fork`.
 #[pyfunction]
@@ -44,8 +47,8 @@ fn formats() -> Vec<&'static str> {
 
 /// The format that a path's suffix stands for.
 #[pyfunction]
-fn format_of_suffix(path: &str) -> Option<&'static str> {
-    anyrecord::format::detect::by_suffix(path).map(|f| f.name())
+fn format_of_suffix(path: PathBuf) -> Option<&'static str> {
+    anyrecord::format::detect::by_suffix(&path.to_string_lossy()).map(|f| f.name())
 }
 
 /// Every suffix that stands for a format, with the format's name.

@@ -13,6 +13,7 @@ use anyrecord::storage::memory::Memory;
 use anyrecord::view::View;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -129,11 +130,12 @@ impl Source {
         self.view.to_numbers()
     }
 
-    /// `(path or name, first record, records, format, is a path)` of each file.
-    fn files(&self) -> Vec<(String, u64, u64, String, bool)> {
+    /// `(path or name, first record, records, format, absolute path if it is one)` of each file.
+    fn files(&self) -> Vec<(OsString, u64, u64, String, Option<OsString>)> {
+        let named = |s: &Shard| s.path().map_or_else(|| s.name().into(), |path| path.into());
         let shards = self.reader.shards().iter();
         shards
-            .map(|s| (s.name(), s.first(), s.records(), s.format().to_owned(), s.path().is_some()))
+            .map(|s| (named(s), s.first(), s.records(), s.format().to_owned(), s.absolute().map(Into::into)))
             .collect()
     }
 

@@ -30,6 +30,10 @@ pub struct Records {
 
 /// Reads one record.
 pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<Bound<'py, PyBytes>> {
+    if !reader.is_ready(record) {
+        // The file is opened by the first read, which may take its time.
+        py.detach(|| reader.plan(record).map(drop)).map_err(Failure)?;
+    }
     let plan = reader.plan(record).map_err(Failure)?;
     match plan.size().map_err(Failure)? {
         Some(size) => {

@@ -4,6 +4,7 @@ use crate::convert::Listener;
 use crate::errors::Failure;
 use crate::file_like::FileLikeOutput;
 use crate::opening::Opening;
+use crate::owned::{Held, Owned};
 use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
@@ -11,12 +12,10 @@ use anyrecord::writer::{CreateOptions, SealedSet, Sharding};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
 
 enum State {
     Open(Box<anyrecord::writer::Writer>),
@@ -31,7 +30,7 @@ const QUICK: usize = 64 << 10;
 /// Writes records. Made by `anyrecord.create`.
 #[pyclass(frozen, subclass, module = "anyrecord._core")]
 pub struct Writer {
-    state: Mutex<State>,
+    state: Owned<State>,
     /// What was written: known also after the writer is done.
     num_records: AtomicU64,
     num_bytes: AtomicU64,
@@ -85,8 +84,15 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
 }
 
 impl Writer {
-    fn lock<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State> {
-        self.state.lock_py_attached(py).unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self, py: Python<'_>) -> PyResult<Held<'_, State>> {
+        if !self.state.is_of_this_process() {
+            return Err(Failure(
+                Error::closed("a writer belongs to the process that created it")
+                    .hint("create one in each process, each with its own path"),
+            )
+            .into());
+        }
+        Ok(self.state.lock(py).map_err(Failure)?)
     }
 
     /// The result of `act` on the writer, without the GIL; an error once it is closed.
@@ -95,7 +101,7 @@ impl Writer {
         py: Python<'_>,
         act: impl FnOnce(&mut anyrecord::writer::Writer) -> T + Send,
     ) -> PyResult<T> {
-        let mut state = self.lock(py);
+        let mut state = self.lock(py)?;
         let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
         let result = py.detach(|| act(writer));
         self.num_records.store(writer.num_records(), Relaxed);
@@ -104,7 +110,7 @@ impl Writer {
     }
 
     fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
-        let mut state = self.lock(py);
+        let mut state = self.lock(py)?;
         let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
         // A small record is copied into its group under the GIL, because giving it away and getting it back costs
         // more; a full group is encoded and written without it.
@@ -191,7 +197,7 @@ impl Writer {
             let output = Box::new(FileLikeOutput::new(target)?);
             py.detach(|| anyrecord::writer::Writer::over(output, format, options))
         };
-        let state = Mutex::new(State::Open(Box::new(writer.map_err(Failure)?)));
+        let state = Owned::new(State::Open(Box::new(writer.map_err(Failure)?)));
         Ok(Writer {
             state,
             num_records: AtomicU64::new(0),
@@ -207,7 +213,11 @@ impl Writer {
 
     /// Writes many records.
     fn write_many(&self, records: &Bound<'_, PyAny>) -> PyResult<()> {
-        for record in records.try_iter()? {
+        for (count, record) in records.try_iter()?.enumerate() {
+            // A list runs no Python code in which Ctrl-C would be heard.
+            if count % 1024 == 0 {
+                records.py().check_signals()?;
+            }
             self.write(&record?)?;
         }
         Ok(())
@@ -215,7 +225,7 @@ impl Writer {
 
     /// Finishes all files under temporary names; returns how many there are.
     fn _seal(&self, py: Python<'_>) -> PyResult<usize> {
-        let mut state = self.lock(py);
+        let mut state = self.lock(py)?;
         match std::mem::replace(&mut *state, State::Done("given up after an error")) {
             State::Open(writer) => {
                 let sealed = py.detach(|| writer.seal()).map_err(Failure)?;
@@ -237,7 +247,7 @@ impl Writer {
 
     /// Reads the sealed files and compares their records with what was written.
     fn _check(&self, py: Python<'_>, options: Opening, threads: usize) -> PyResult<()> {
-        let state = self.lock(py);
+        let state = self.lock(py)?;
         let State::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
         let format = detect::by_name(self.format).map_err(Failure)?;
         let mut listener = Listener::new(None, 0);
@@ -248,7 +258,7 @@ impl Writer {
 
     /// Makes the sealed files appear, under `names` if they are shards.
     fn _publish(&self, py: Python<'_>, names: Vec<PathBuf>, replaced: Vec<PathBuf>) -> PyResult<()> {
-        let mut state = self.lock(py);
+        let mut state = self.lock(py)?;
         match std::mem::replace(&mut *state, State::Done("given up after an error")) {
             State::Sealed(sealed) => {
                 let publish =
@@ -265,21 +275,21 @@ impl Writer {
     }
 
     /// Throws everything away; returns whether there was anything left to throw away.
-    fn _discard(&self, py: Python<'_>) -> bool {
-        let mut state = self.lock(py);
+    fn _discard(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut state = self.lock(py)?;
         let before = std::mem::replace(&mut *state, State::Done("discarded"));
         if let State::Done(what) = before {
             *state = State::Done(what);
-            return false;
+            return Ok(false);
         }
         py.detach(|| drop(before));
-        true
+        Ok(true)
     }
 
     /// Whether records can still be written.
     #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        !matches!(*self.lock(py), State::Open(_))
+    fn closed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(!self.state.is_of_this_process() || !matches!(*self.lock(py)?, State::Open(_)))
     }
 
     /// Records written so far.

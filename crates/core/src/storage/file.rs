@@ -8,11 +8,13 @@ use super::handles::{Handle, Handles};
 use super::{Borrowed, ReadOp, Storage};
 use crate::bytes;
 use crate::error::{Error, Result};
+use crate::process;
 use arc_swap::Guard;
 use std::fs::Metadata;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// What makes a file the same file: compared when it is opened again.
@@ -50,7 +52,11 @@ pub enum Io {
 
 /// A file while it is open.
 pub struct OpenFile {
-    file: std::fs::File,
+    file: ManuallyDrop<std::fs::File>,
+    /// The process that this descriptor is known to be right in. The kernel copies descriptors to a forked child a
+    /// moment before it copies memory, so that a thread that opens or closes files in between leaves the child with
+    /// numbers that mean other files.
+    generation: AtomicU64,
     #[cfg(target_os = "linux")]
     map: Option<super::map::Map>,
 }
@@ -59,7 +65,8 @@ impl OpenFile {
     /// Read by positional reads.
     pub fn plain(file: std::fs::File) -> Self {
         OpenFile {
-            file,
+            file: ManuallyDrop::new(file),
+            generation: AtomicU64::new(process::generation()),
             #[cfg(target_os = "linux")]
             map: None,
         }
@@ -69,7 +76,9 @@ impl OpenFile {
     fn new(file: std::fs::File, size: u64, io: Io) -> Self {
         let is_wanted = io == Io::Map || io == Io::Auto && is_of_this_machine(&file);
         let map = if is_wanted { super::map::Map::new(&file, size) } else { None };
-        OpenFile { file, map }
+        let mut opened = Self::plain(file);
+        opened.map = map;
+        opened
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -77,11 +86,34 @@ impl OpenFile {
         Self::plain(file)
     }
 
+    /// Whether the descriptor is right in this process: looked at once in each.
+    fn is_right(&self, identity: &Identity) -> bool {
+        let generation = process::generation();
+        if self.generation.load(Relaxed) == generation {
+            return true;
+        }
+        let is_right = self.file.metadata().is_ok_and(|metadata| Identity::of(&metadata) == *identity);
+        if is_right {
+            self.generation.store(generation, Relaxed);
+        }
+        is_right
+    }
+
     fn is_mapped(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.map.is_some();
         #[cfg(not(target_os = "linux"))]
         return false;
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // A number that may mean another file here is not ours to close.
+        if self.generation.load(Relaxed) == process::generation() {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
     }
 }
 
@@ -151,7 +183,17 @@ impl LocalFile {
     /// Opens a file; its descriptor counts against the bound of `handles`. `is_checked`: what is read is verified by
     /// checksums.
     pub fn open(path: &Path, handles: &Arc<Handles>, io: Io, is_checked: bool) -> Result<Self> {
-        let name = path.to_string_lossy().into_owned();
+        Self::open_as(path.to_string_lossy().into_owned(), path, handles, io, is_checked)
+    }
+
+    /// [`open`](Self::open) of a file that errors call `name`.
+    pub fn open_as(
+        name: String,
+        path: &Path,
+        handles: &Arc<Handles>,
+        io: Io,
+        is_checked: bool,
+    ) -> Result<Self> {
         let (file, metadata) = open(path, &name)?;
         let handle = Arc::new(Handle::default());
         let identity = Identity::of(&metadata);
@@ -164,7 +206,7 @@ impl LocalFile {
 
     fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
         let file = self.handle.get();
-        if file.is_some() {
+        if file.as_ref().is_some_and(|file| file.is_right(&self.identity)) {
             return Ok(file);
         }
         let (file, metadata) = open(&self.path, &self.name)?;
@@ -229,7 +271,7 @@ impl Storage for LocalFile {
             return Ok(());
         }
         let opened = self.file()?;
-        let Some(file) = opened.as_ref().map(|opened| &opened.file) else { return Ok(()) };
+        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(()) };
         let mut done = 0;
         while done < out.len() {
             let position = at + done as u64;
@@ -270,7 +312,9 @@ impl Storage for LocalFile {
     #[cfg(target_os = "linux")]
     fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>> {
         let file = self.file()?;
-        let Some(OpenFile { map: Some(map), file: descriptor }) = file.as_deref() else { return Ok(None) };
+        let Some(OpenFile { map: Some(map), file: descriptor, .. }) = file.as_deref() else {
+            return Ok(None);
+        };
         let range = bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
         look_after_the_guard();
         if !map.intact() {
@@ -348,7 +392,7 @@ impl LocalFile {
     /// Reads neighbouring ranges with one call; what it leaves undone is read range by range.
     fn read_run(&self, run: &mut [ReadOp<'_>]) -> Result<()> {
         let opened = self.file()?;
-        let Some(file) = opened.as_ref().map(|opened| &opened.file) else { return Ok(()) };
+        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(()) };
         let at = run[0].at;
         let mut places: Vec<_> = run.iter_mut().map(|op| std::io::IoSliceMut::new(op.out)).collect();
         let mut done = match rustix::io::preadv(file, &mut places, at) {

@@ -9,6 +9,7 @@
 
 use super::output::{Output, Seekable};
 use crate::error::{Error, Result};
+use crate::process;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ impl Staged {
             file.sync_all().map_err(failed)?;
         }
         close(file).map_err(failed)?;
-        Ok(Sealed { temp: self.temp, target: self.target })
+        Ok(Sealed { temp: Some(self.temp), target: self.target, generation: process::generation() })
     }
 }
 
@@ -102,14 +103,25 @@ impl Output for Staged {
 
 /// A file that is whole, still under its temporary name.
 pub struct Sealed {
-    temp: TempPath,
+    /// None once it is published.
+    temp: Option<TempPath>,
     target: Target,
+    generation: u64,
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        // In a forked child the file still belongs to the parent.
+        if self.generation != process::generation() {
+            std::mem::forget(self.temp.take());
+        }
+    }
 }
 
 impl Sealed {
     /// Where the file is now.
     pub fn temp_path(&self) -> &Path {
-        &self.temp
+        self.temp.as_deref().unwrap_or(&self.target.path)
     }
 
     /// Where it will appear.
@@ -132,16 +144,17 @@ impl Sealed {
     }
 
     /// Makes the file appear under its final name.
-    pub fn publish(self) -> Result<()> {
-        let Target { path, overwrite, durable } = self.target;
+    pub fn publish(mut self) -> Result<()> {
+        let Target { path, overwrite, durable } = self.target.clone();
+        let Some(temp) = self.temp.take() else { return Ok(()) };
         let failed = |e: std::io::Error| match e.kind() {
             ErrorKind::AlreadyExists => exists(&path),
             _ => Error::io("cannot publish", e).in_file(&path.to_string_lossy()),
         };
         if overwrite {
-            self.temp.persist(&path).map_err(|e| failed(e.error))?;
+            temp.persist(&path).map_err(|e| failed(e.error))?;
         } else {
-            self.temp.persist_noclobber(&path).map_err(|e| failed(e.error))?;
+            temp.persist_noclobber(&path).map_err(|e| failed(e.error))?;
         }
         if durable { sync_folder(folder_of(&path)).map_err(failed) } else { Ok(()) }
     }
@@ -166,6 +179,9 @@ fn follow(path: &Path) -> std::io::Result<PathBuf> {
             Err(_) => return Ok(path),
         }
     }
+    #[cfg(unix)]
+    return Err(rustix::io::Errno::LOOP.into());
+    #[cfg(not(unix))]
     Err(std::io::Error::other("too many levels of symbolic links"))
 }
 
@@ -173,15 +189,12 @@ fn temp_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
     // A name near the system's limit leaves no room for ours.
     let name: String = name.chars().take(40).collect();
-    let (prefix, mut builder) = (format!(".{name}."), tempfile::Builder::new());
-    builder.prefix(&prefix).suffix(".tmp").rand_bytes(8);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // What any program would create; the system takes the umask off.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder_of(path))
+    let prefix = format!(".{name}.");
+    // Opened by ourselves, because the crate's own way loses the number of a system's error. Permissions are what
+    // any program would create; the system takes the umask off.
+    tempfile::Builder::new().prefix(&prefix).suffix(".tmp").rand_bytes(8).make_in(folder_of(path), |path| {
+        std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)
+    })
 }
 
 /// Closes a file and hears what the system says to it: a network file system may only now report a failure.

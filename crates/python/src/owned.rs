@@ -1,0 +1,101 @@
+//! A lock for the state behind a Python object, which Python code can reach in more ways than Rust code can.
+//!
+//! A plain mutex would hang in two cases. In a forked child, a thread of the parent that held it is gone and never gives
+//! it back. And a file object of the caller's may use the very object that is using it, from the same thread. Both are
+//! errors here.
+
+use anyrecord::error::{Error, Result};
+use anyrecord::process;
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{LockResult, Mutex, MutexGuard, TryLockError};
+
+/// A lock that knows the process and the thread that hold it.
+pub struct Owned<T> {
+    state: Mutex<T>,
+    generation: u64,
+    /// The thread that holds it; 0: none.
+    holder: AtomicU64,
+}
+
+/// The state, held.
+pub struct Held<'a, T> {
+    guard: MutexGuard<'a, T>,
+    holder: &'a AtomicU64,
+}
+
+/// A number for this thread, never 0.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
+impl<T> Owned<T> {
+    pub fn new(state: T) -> Self {
+        Owned { state: Mutex::new(state), generation: process::generation(), holder: AtomicU64::new(0) }
+    }
+
+    /// Whether it was made by this process, and not inherited by a fork.
+    pub fn is_of_this_process(&self) -> bool {
+        self.generation == process::generation()
+    }
+
+    /// For threads that are attached to Python.
+    pub fn lock(&self, py: Python<'_>) -> Result<Held<'_, T>> {
+        self.lock_by(|state| state.lock_py_attached(py))
+    }
+
+    /// For threads that are detached from Python.
+    pub fn lock_detached(&self) -> Result<Held<'_, T>> {
+        self.lock_by(|state| state.lock())
+    }
+
+    fn lock_by<'a>(
+        &'a self,
+        wait: impl FnOnce(&'a Mutex<T>) -> LockResult<MutexGuard<'a, T>>,
+    ) -> Result<Held<'a, T>> {
+        let guard = match self.state.try_lock() {
+            Ok(guard) => guard,
+            // A panic leaves the state as it was before or after, never in between.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                if self.holder.load(Relaxed) == this_thread() {
+                    return Err(Error::closed("it is in use by a call further up")
+                        .hint("a file object must not use what is using it"));
+                }
+                if !self.is_of_this_process() {
+                    return Err(Error::closed("another thread was using it when the process forked")
+                        .hint("make a new one in each process"));
+                }
+                wait(&self.state).unwrap_or_else(|poisoned| poisoned.into_inner())
+            }
+        };
+        self.holder.store(this_thread(), Relaxed);
+        Ok(Held { guard, holder: &self.holder })
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        self.holder.store(0, Relaxed);
+    }
+}
