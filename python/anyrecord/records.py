@@ -41,6 +41,7 @@ def open(
     format: str | None = None,
     checksums: bool = True,
     table: Literal["memory", "disk"] = "memory",
+    io: Literal["auto", "plain", "map"] = "auto",
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
     expected_records: int | None = None,
@@ -61,12 +62,16 @@ def open(
     - `format`: normally found out from the bytes. `"riegeli"` is only ever read when asked for.
     - `checksums=False` skips every hash, of tables as well as of records; structure is still checked.
     - `table="disk"` keeps the table of chunks in an unlinked temporary file, for files of very many chunks.
+    - `io`: local files are mapped into memory behind a guard, network and user-space file systems read by plain
+      reads; `"plain"` and `"map"` choose one of them.
     - `limits`: caps on what a file may claim, see `Limits`.
     - `cache_bytes`: how much to keep of decoded chunks that hold several records.
     - `expected_records`: an error unless there are exactly so many; the only way to notice a cut between chunks
       in formats that store no end.
     """
-    options = open_options(format=format, checksums=checksums, table=table, limits=limits, cache_bytes=cache_bytes)
+    options = open_options(
+        format=format, checksums=checksums, table=table, io=io, limits=limits, cache_bytes=cache_bytes
+    )
     records = Records(_open_source(source, options))
     for path, warning in records._source.warnings():
         warnings.warn(f"{path} is {warning}", stacklevel=2)

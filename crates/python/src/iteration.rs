@@ -6,7 +6,7 @@ use crate::records::{read_many, read_one};
 use crate::views::fingerprint_of;
 use anyrecord::reader::Reader;
 use anyrecord::view::View;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl RecordsIterator {
                 state.ahead = (2 * state.ahead).min(MOST_RECORDS).min(MOST_BYTES / mean.max(1)).max(1);
                 state.next = until;
             }
-            // Not about a record: an interrupt. Nothing is lost, the next call tries again.
-            Err(error) if !error.is_instance_of::<PyException>(py) => return Err(error),
+            // Not about a record, but what a signal handler raised. Nothing is lost, the next call tries again.
+            Err(error) if !is_about_a_record(py, &error) => return Err(error),
             // The good records before a bad one are handed over first.
             Err(_) if count > 1 => state.singly = until,
             Err(error) => {
@@ -68,6 +68,12 @@ impl RecordsIterator {
         }
         Ok(())
     }
+}
+
+/// Whether an error came from the file, so that other records may be readable.
+fn is_about_a_record(py: Python<'_>, error: &PyErr) -> bool {
+    let ours = || py.import("anyrecord.errors")?.getattr("RecordError");
+    error.is_instance_of::<PyOSError>(py) || ours().is_ok_and(|class| error.is_instance(py, &class))
 }
 
 #[pymethods]
@@ -88,7 +94,7 @@ impl RecordsIterator {
             }
             if state.next < state.singly {
                 let record = read_one(py, &self.reader, self.view.get(state.next));
-                if record.as_ref().map_or_else(|error| error.is_instance_of::<PyException>(py), |_| true) {
+                if record.as_ref().map_or_else(|error| is_about_a_record(py, error), |_| true) {
                     state.next += 1;
                 }
                 return record.map(Some);

@@ -276,6 +276,9 @@ impl Writer {
 
     /// Throws everything away; returns whether there was anything left to throw away.
     fn _discard(&self, py: Python<'_>) -> PyResult<bool> {
+        if !self.state.is_of_this_process() {
+            return Ok(false);
+        }
         let mut state = self.lock(py)?;
         let before = std::mem::replace(&mut *state, State::Done("discarded"));
         if let State::Done(what) = before {

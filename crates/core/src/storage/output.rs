@@ -33,13 +33,18 @@ pub trait Output: Send {
 /// An output over anything that implements [`Write`]: a pipe, a socket, a vector. Forward only.
 pub struct Stream<W> {
     inner: W,
+    name: String,
     position: u64,
 }
 
 impl<W: Write + Send> Stream<W> {
-    /// Starts at position 0, whatever `inner` was given before.
-    pub fn new(inner: W) -> Self {
-        Stream { inner, position: 0 }
+    /// Starts at position 0, whatever `inner` was given before. `name` is what errors call it.
+    pub fn new(name: impl Into<String>, inner: W) -> Self {
+        Stream { inner, name: name.into(), position: 0 }
+    }
+
+    fn failed(&self, error: std::io::Error) -> Error {
+        Error::io("writing failed", error).in_file(&self.name).at(self.position)
     }
 
     /// Gives the inner writer back.
@@ -54,7 +59,7 @@ impl<W: Write + Send> Output for Stream<W> {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        self.inner.write_all(bytes).map_err(|e| Error::io("writing failed", e).at(self.position))?;
+        self.inner.write_all(bytes).map_err(|e| self.failed(e))?;
         self.position += bytes.len() as u64;
         Ok(())
     }
@@ -72,7 +77,7 @@ impl<W: Write + Send> Output for Stream<W> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.inner.flush().map_err(|e| Error::io("writing failed", e).at(self.position))
+        self.inner.flush().map_err(|e| self.failed(e))
     }
 }
 

@@ -47,6 +47,10 @@ impl Staged {
             _ => {}
         }
         let temp = temp_beside(&resolved).map_err(failed)?;
+        // A file that replaces another is as private as that one was.
+        if let Ok(metadata) = std::fs::metadata(&resolved) {
+            temp.as_file().set_permissions(metadata.permissions()).map_err(failed)?;
+        }
         let (file, temp) = temp.into_parts();
         let out = Seekable::new(BufWriter::with_capacity(BUFFER, file))
             .map_err(|e| e.in_file(&path.to_string_lossy()))?;

@@ -96,7 +96,7 @@ impl FileWriter {
                 let opened = std::fs::OpenOptions::new().write(true).open(path);
                 let file =
                     opened.map_err(|e| Error::io("cannot open", e).in_file(&path.to_string_lossy()))?;
-                Sink::Other(Box::new(Stream::new(std::io::BufWriter::new(file))))
+                Sink::Other(Box::new(Stream::new(path.to_string_lossy(), std::io::BufWriter::new(file))))
             }
             _ => Sink::Staged(Staged::create(path, overwrite, durable)?),
         };

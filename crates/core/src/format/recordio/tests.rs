@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
     let mut encoder = RecordIo.encoder(options).unwrap();
-    let (mut out, job) = (Stream::new(Vec::new()), encoder.job());
+    let (mut out, job) = (Stream::new("memory", Vec::new()), encoder.job());
     encoder.start(&mut out).unwrap();
     for record in records {
         if let Some(group) = encoder.push(record).unwrap() {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
     let mut encoder = TfRecord.encoder(options).unwrap();
-    let (mut out, job) = (Stream::new(Vec::new()), encoder.job());
+    let (mut out, job) = (Stream::new("memory", Vec::new()), encoder.job());
     encoder.start(&mut out).unwrap();
     for (i, record) in records.iter().enumerate() {
         let mut group = encoder.push(record).unwrap();

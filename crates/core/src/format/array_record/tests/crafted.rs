@@ -61,7 +61,7 @@ impl Default for File {
 
 impl File {
     fn bytes(&self) -> Vec<u8> {
-        let mut out = Stream::new(Vec::new());
+        let mut out = Stream::new("memory", Vec::new());
         writer::write_signature(&mut out).unwrap();
         for (pair, offset) in counter(6).chunks(2).zip(OFFSETS) {
             assert_eq!(put(&mut out, kind::SIMPLE, &simple::encode(group(pair), &STORED).unwrap()), offset);
@@ -205,7 +205,7 @@ fn a_chunk_left_out_of_the_footer_is_damage() {
 #[test]
 fn a_wrong_size_of_a_single_record_is_an_error_not_an_allocation() {
     for decoded in [Some(0), Some(27), Some(1 << 50), Some(u64::MAX), None] {
-        let mut out = Stream::new(Vec::new());
+        let mut out = Stream::new("memory", Vec::new());
         writer::write_signature(&mut out).unwrap();
         put(&mut out, kind::SIMPLE, &simple::encode(group(&counter(1)), &STORED).unwrap());
         let metadata = Metadata { version: 1, chunks: 1, records: 1, options: None }.to_bytes();

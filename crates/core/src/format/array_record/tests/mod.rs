@@ -18,7 +18,7 @@ fn options(codec: &str, group_size: i128) -> WriteOptions {
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
     let mut encoder = ArrayRecord.encoder(options).unwrap();
-    let mut out = Stream::new(Vec::new());
+    let mut out = Stream::new("memory", Vec::new());
     encoder.start(&mut out).unwrap();
     let job = encoder.job();
     let mut groups = Vec::new();
