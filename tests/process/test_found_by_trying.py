@@ -290,12 +290,12 @@ def test_using_what_is_being_used_is_an_error_not_a_hang(tmp_path: Path, what: s
         if what == "read":
             file = Blocking(write(tmp_path / "a.ffr", b"a", b"b").read_bytes())
             records = anyrecord.open(file)  # type: ignore[arg-type]
-            file._stop = lambda: records[1]  # type: ignore[method-assign,assignment,return-value]
+            file._stop = lambda: records[1]  # type: ignore[method-assign,assignment]
             records[0]
         else:
             sink = Blocking()
             out = anyrecord.create(sink, format="ffrecord")  # type: ignore[arg-type]
-            sink._stop = lambda: repr(out)  # type: ignore[method-assign,assignment,return-value]
+            sink._stop = lambda: repr(out)  # type: ignore[method-assign,assignment]
             out.close()
 
     try:
