@@ -211,9 +211,7 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:
             before += sum(os.path.getsize(file.path) for file in files)
         if job.progress is not None:
             job.progress(job.total, job.total)
-        paths: list[str] = []
-        for writer in written:
-            paths += writer._publish_sealed()
+        paths = _publish(written, job.creating)
     finally:
         for writer in written:
             writer._discard()  # does nothing to those that are published
@@ -224,6 +222,20 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:
         file_bytes=sum(os.path.getsize(path) for path in paths),
         paths=tuple(paths),
     )
+
+
+def _publish(written: list[Writer], creating: Creating) -> list[str]:
+    """Makes all files appear. If one of them cannot, those before it are taken back, unless they replaced others."""
+    paths: list[str] = []
+    try:
+        for writer in written:
+            paths += writer._publish_sealed()
+    except BaseException:
+        if not creating.overwrite:
+            for path in paths:
+                os.unlink(path)
+        raise
+    return paths
 
 
 def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:

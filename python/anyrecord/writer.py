@@ -15,6 +15,8 @@ from anyrecord.paths import existing_shards, shard_paths
 
 __all__ = ["Writer", "create"]
 
+_MOST = (1 << 63) - 1
+
 StrPath: TypeAlias = str | os.PathLike[str]
 
 _CODEC_OF_SUFFIX = {".tfrecord.gz": "gzip", ".tfrecord.zlib": "zlib"}
@@ -229,12 +231,13 @@ def format_of(path: str | None) -> str:
     return format
 
 
-def count_option(keyword: str, value: int | None, least: int, most: int = (1 << 63) - 1) -> int | None:
+def count_option(keyword: str, value: int | None, least: int, most: int = _MOST) -> int | None:
     """The value of an option that counts something, checked."""
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"{keyword}={value!r} is not valid: it must be a whole number from {least} to {most}")
+        valid = f"{least} or more" if most == _MOST else f"from {least} to {most}"
+        raise ValueError(f"{keyword}={value!r} is not valid: it must be a whole number, {valid}")
     return value
 
 

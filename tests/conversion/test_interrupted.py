@@ -167,6 +167,22 @@ def test_what_cannot_be_published_takes_back_what_was(source: str, monkeypatch: 
     assert sorted(os.listdir()) == ["a.tfrecord", "b.ffr"]
 
 
+def test_one_file_that_cannot_be_published_takes_back_the_others(source: str) -> None:
+    for name in ("c.tfrecord", "d.tfrecord"):
+        Path(name).write_bytes(Path(source).read_bytes())
+    Path("made").mkdir()
+
+    def late(done: int, total: int) -> None:
+        if done == total:
+            Path("made/d.ffr").write_bytes(b"somebody else's")
+
+    with pytest.raises(FileExistsError):
+        anyrecord.convert([source, "c.tfrecord", "d.tfrecord"], "made", format="ffrecord", progress=late)
+    assert os.listdir("made") == ["d.ffr"]
+    Path("made/d.ffr").unlink()
+    assert len(anyrecord.convert([source, "c.tfrecord", "d.tfrecord"], "made", format="ffrecord").paths) == 3
+
+
 def test_the_writer_is_gone_after_a_failure_without_a_warning(source: str, recwarn: Any) -> None:
     with pytest.raises(ValueError, match="too large"):
         anyrecord.convert(source, "b.recordio", chunk_bytes=10)
