@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import anyrecord
-from anyrecord.compat.ffrecord.errors import runtime_error
 from anyrecord.compat.ffrecord.table import Table, read_table
+from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileReader", "checkFsAlign"]
 

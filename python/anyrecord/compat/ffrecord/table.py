@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrecord.compat.ffrecord.errors import CutFileError, MismatchError
+from anyrecord.compat.runtime_errors import CutFileError, MismatchError
 
 __all__ = ["Table", "read_table"]
 

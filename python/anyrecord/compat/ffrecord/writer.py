@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias
 
 import anyrecord
-from anyrecord.compat.ffrecord.errors import runtime_error
+from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileWriter"]
 

@@ -1,10 +1,10 @@
-"""The original raises `RuntimeError`; so do these, which are anyrecord's errors as well, with all that those know."""
+"""Originals raise `RuntimeError`; so do these, which are anyrecord's errors as well, with all that those know."""
 
 from __future__ import annotations
 
-from anyrecord import ChecksumError, ClosedError, FormatError, RecordError, TruncatedError
+from anyrecord import ChecksumError, ClosedError, FormatError, LimitError, RecordError, TruncatedError
 
-__all__ = ["ClosedFileError", "CutFileError", "DamagedFileError", "MismatchError", "runtime_error"]
+__all__ = ["ClosedFileError", "CutFileError", "DamagedFileError", "MismatchError", "OverLimitError", "runtime_error"]
 
 
 class DamagedFileError(FormatError, RuntimeError):
@@ -19,6 +19,10 @@ class MismatchError(ChecksumError, RuntimeError):
     """A checksum that does not fit."""
 
 
+class OverLimitError(LimitError, RuntimeError):
+    """A declared size over a limit."""
+
+
 class ClosedFileError(ClosedError, RuntimeError):
     """Used after close."""
 
@@ -26,6 +30,7 @@ class ClosedFileError(ClosedError, RuntimeError):
 _KINDS: dict[type[RecordError], type[RecordError]] = {
     TruncatedError: CutFileError,
     ChecksumError: MismatchError,
+    LimitError: OverLimitError,
     ClosedError: ClosedFileError,
 }
 

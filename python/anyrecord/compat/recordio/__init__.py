@@ -1,0 +1,39 @@
+"""A drop-in for `recordio`: change the import line, and nothing else.
+
+>>> from anyrecord.compat import recordio
+>>> writer = recordio.Writer("doc.recordio")
+>>> for record in (b"Hello", b"World,", b"RecordIO!"):
+...     writer.write(record)
+>>> writer.close()
+>>> scanner = recordio.Scanner("doc.recordio", start=1)
+>>> scanner.record(), scanner.record(), scanner.record()
+(b'World,', b'RecordIO!', None)
+>>> scanner.close()
+
+The classes of the Python binding are here, and what only the Go library has, under Python names: `new_writer`,
+`load_index`, `new_scanner`, `FileList` and `FileListScanner`. Where the original crashes, hangs, leaks or loses data,
+this raises or does what was meant; `docs/compat-recordio.md` lists each difference. New code is better off with
+`anyrecord` itself.
+"""
+
+from anyrecord.compat.recordio.filelist import FileList
+from anyrecord.compat.recordio.index import Index, load_index
+from anyrecord.compat.recordio.readahead import FileListScanner
+from anyrecord.compat.recordio.scanner import RangeScanner, Scanner, new_scanner
+from anyrecord.compat.recordio.writer import GZIP, NO_COMPRESSION, SNAPPY, ChunkWriter, Writer, new_writer
+
+__all__ = [
+    "GZIP",
+    "NO_COMPRESSION",
+    "SNAPPY",
+    "ChunkWriter",
+    "FileList",
+    "FileListScanner",
+    "Index",
+    "RangeScanner",
+    "Scanner",
+    "Writer",
+    "load_index",
+    "new_scanner",
+    "new_writer",
+]

@@ -1,0 +1,165 @@
+"""`FileListScanner`: records of many files, read ahead in a thread of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, Self, SupportsIndex
+
+import anyrecord
+from anyrecord.compat.recordio.filelist import FileList
+from anyrecord.compat.recordio.source import bounds, read_error
+from anyrecord.compat.runtime_errors import runtime_error
+
+__all__ = ["FileListScanner"]
+
+_MOST_RECORDS: Final = 1000
+_MOST_BYTES: Final = 64 << 20
+
+
+class FileListScanner:
+    """An iterator over `length` records from `start` on; over all up to the end if it is negative.
+
+    >>> from anyrecord.compat.recordio import FileList, FileListScanner, Writer
+    >>> for path in ("a.recordio", "b.recordio"):
+    ...     with Writer(path) as writer:
+    ...         writer.write(path[:1].encode() + b"0")
+    ...         writer.write(path[:1].encode() + b"1")
+    >>> with FileListScanner(FileList(["a.recordio", "b.recordio"]), 1, 2) as scanner:
+    ...     print(list(scanner), scanner.error())
+    [b'a1', b'b0'] None
+
+    Reading begins with the first record asked for, and stays at most 1000 records or 64 MiB ahead. What goes wrong is
+    raised after the records before it, and again at every further call; `error()` has it, too. In a forked child it
+    goes on where the parent was, with a thread of the child's own.
+    """
+
+    def __init__(self, file_list: FileList, start: SupportsIndex = 0, length: SupportsIndex = -1) -> None:
+        if not isinstance(file_list, FileList):
+            raise TypeError(f"file_list is a FileList, not {type(file_list).__name__}")
+        records = file_list._opened()
+        part = bounds(file_list.total_records(), start, length)
+        self._is_closed = False
+        self._error: Exception | None = None
+        self._use(_Ahead((), 0) if records is None else _Ahead(records[part], 0))
+
+    def _use(self, ahead: _Ahead) -> None:
+        self._ahead = ahead
+        self._finalizer = weakref.finalize(self, ahead.stop)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._ahead.is_of_another_process:  # whose thread and locks are not ours
+            self._finalizer.detach()
+            self._use(_Ahead(self._ahead.records, self._ahead.taken))
+        record = None if self._is_closed else self._ahead.take()
+        if record is not None:
+            return record
+        if self._is_closed:
+            raise runtime_error("", anyrecord.ClosedError("this scanner is closed; make a new one"))
+        if (error := self._ahead.error) is not None:
+            if self._error is None:
+                self._error = read_error(error)
+                self._error.__cause__ = error
+            raise self._error
+        raise StopIteration
+
+    def chan(self) -> Self:
+        """The records, as an iterator: itself."""
+        return self
+
+    def error(self) -> Exception | None:
+        """What went wrong; None if nothing did, also at the end."""
+        return self._error
+
+    def close(self) -> None:
+        """Stops reading and gives the files back. A second call does nothing."""
+        self._is_closed = True
+        self._finalizer()
+        self._ahead.records = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class _Ahead:
+    """Records between the thread that reads them and those that take them. It knows nothing of the scanner, which
+    can so be dropped while the thread runs."""
+
+    def __init__(self, records: Sequence[bytes], taken: int) -> None:
+        self.records = records
+        self.taken = taken
+        self.error: Exception | None = None
+        self._process = os.getpid()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._ready: deque[bytes] = deque()
+        self._ready_bytes = 0
+        self._is_over = False
+
+    @property
+    def is_of_another_process(self) -> bool:
+        return self._process != os.getpid()
+
+    def take(self) -> bytes | None:
+        """The next record; None at the end, at an error, and when stopped."""
+        with self._changed:
+            if self._thread is None and not self._is_over:
+                self._thread = threading.Thread(
+                    target=self._read, args=(self.records[self.taken :],), name="FileListScanner", daemon=True
+                )
+                self._thread.start()
+            self._changed.wait_for(lambda: self._ready or self._is_over)
+            if not self._ready:
+                return None
+            record = self._ready.popleft()
+            self._ready_bytes -= len(record)
+            self.taken += 1
+            self._changed.notify_all()
+            return record
+
+    def stop(self) -> None:
+        """Ends the thread and forgets what it read."""
+        if self.is_of_another_process:
+            return
+        with self._changed:
+            self._is_over = True
+            self._ready.clear()
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _read(self, records: Sequence[bytes]) -> None:
+        error = None
+        try:
+            for record in records:
+                if not self._put(record):
+                    return
+        except Exception as caught:  # whatever it is, it belongs to the one who takes
+            error = caught
+        with self._changed:
+            self.error, self._is_over = error, True
+            self._changed.notify_all()
+
+    def _put(self, record: bytes) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self._has_room(len(record)))
+            if self._is_over:
+                return False
+            self._ready.append(record)
+            self._ready_bytes += len(record)
+            self._changed.notify_all()
+            return True
+
+    def _has_room(self, size: int) -> bool:
+        if not self._ready:
+            return True
+        return len(self._ready) < _MOST_RECORDS and self._ready_bytes + size <= _MOST_BYTES
