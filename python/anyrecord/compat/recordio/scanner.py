@@ -147,6 +147,8 @@ def new_scanner(
 
 
 def _an_index(index: Index) -> Index:
+    """An index that was given, checked: not something else, and not closed."""
     if not isinstance(index, Index):
         raise TypeError(f"index is an Index, not {type(index).__name__}")
+    index._opened()
     return index

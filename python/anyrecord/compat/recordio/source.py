@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import operator
 import os
 from typing import Any, SupportsIndex, TypeAlias
 
 import anyrecord
+from anyrecord.compat.recordio.turns import TurnTaking
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["StrPath", "bounds", "chunks_of", "file_object", "path_text", "read_error", "records_of", "regular_file"]
@@ -41,6 +43,8 @@ def file_object(file: Any, method: str) -> Any:
 
 def records_of(source: Any) -> anyrecord.Records:
     """The records of a path, of several, or of an open file."""
+    if hasattr(source, "read") and not isinstance(source, io.BytesIO):  # whose bytes are copied
+        source = TurnTaking(source)
     return anyrecord.open(source, format="recordio")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Literal, NoReturn, Self, SupportsIndex
 
@@ -148,7 +149,7 @@ def new_writer(file: BinaryIO, max_chunk_size: SupportsIndex = -1, compressor: S
     1
     """
     file_object(file, "write")
-    size, number = max_chunk_size.__index__(), compressor.__index__()
+    size, number = operator.index(max_chunk_size), operator.index(compressor)
     codec = _CODECS.get(SNAPPY if number < 0 else number)
     if codec is None:
         raise ValueError(f"Unknown compressor ID: {number}; 0 is none, 1 snappy, 2 gzip, and less than 0 snappy")
