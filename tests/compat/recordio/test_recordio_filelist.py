@@ -46,7 +46,7 @@ def threads() -> list[threading.Thread]:
 def test_every_record_is_located_also_past_the_first_file(golden: Path, paths: list[str]) -> None:
     manifest = json.loads((golden / "recordio" / "manifest.json").read_text())
     about = next(file for file in manifest["files"] if file["kind"] == "filelist")
-    table = about["real_go_library"]["FileList"]["correct_locate(0..n-1)"]
+    table = about["real_go_library"]["correct_locate(0..n-1)"]
     files = FileList(paths)
     assert files.total_records() == 45
     assert [list(files.locate(index)) for index in range(45)] == table
