@@ -228,7 +228,9 @@ WRONG_FOR_CREATE: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({keyword: 0}, ValueError, f"{keyword}=0 {WHOLE}, 1 or more")
         for keyword in ("shards", "shard_bytes", "shard_records")
     ),
-    *(({keyword: -1}, ValueError, f"{keyword}=-1 {WHOLE}, 0 or more") for keyword in ("threads", "num_records")),
+    ({"num_records": -1}, ValueError, f"num_records=-1 {WHOLE}, 0 or more"),
+    ({"threads": -1}, ValueError, f"threads=-1 {WHOLE}, from 0 to 1024"),
+    ({"threads": 1025}, ValueError, f"threads=1025 {WHOLE}, from 0 to 1024"),
     *(
         ({keyword: value}, ValueError, f"{keyword}={re.escape(repr(value))} {WHOLE}")
         for keyword in ("shards", "shard_bytes", "shard_records", "threads", "num_records")

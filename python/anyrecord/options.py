@@ -58,7 +58,7 @@ def open_options(
     if io not in ("auto", "plain", "map"):
         raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain' or 'map'")
     if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or not 0 <= cache_bytes < 1 << 63:
-        raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 to 2**63 - 1")
+        raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 or more")
     if format is not None and not isinstance(format, str):
         raise TypeError(f"format= takes the name of a format, not {type(format).__name__}")
     limits = Limits() if limits is None else limits
