@@ -89,6 +89,8 @@ def test_forks_while_other_threads_reopen_files_read_right(tmp_path: Path, check
         assert all(forked(check) for _ in range(200))
     finally:
         stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_child_that_drops_the_writer_leaves_sealed_shards_to_the_parent(tmp_path: Path) -> None:

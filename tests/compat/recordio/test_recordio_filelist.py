@@ -196,7 +196,7 @@ def test_a_dropped_scanner_leaves_no_thread_and_no_descriptor(monkeypatch: pytes
     for thread in threads():
         thread.join(30)
     assert threads() == []
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_threads_may_share_a_scanner() -> None:
