@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import threading
@@ -145,6 +146,7 @@ def descriptors() -> int:
 
 
 def test_nothing_is_left_open(path: str) -> None:
+    gc.collect()  # what other tests left in cycles
     before = descriptors()
     for _ in range(20):
         Scanner(path, 0, 1).record()

@@ -52,7 +52,6 @@ class _Output:
         try:
             self._out.close()
         except (anyrecord.RecordError, OSError) as error:
-            self._discard()
             raise runtime_error("Failed to write chunk data", error) from error
 
     def _discard(self) -> None:
