@@ -197,6 +197,20 @@ def test_a_dropped_scanner_leaves_no_thread_and_no_descriptor(monkeypatch: pytes
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_the_files_are_given_back_at_the_end_and_at_an_error(golden: Path, paths: list[str]) -> None:
+    gc.collect()  # what other tests left in cycles
+    before = len(os.listdir("/proc/self/fd"))
+    scanner = FileListScanner(FileList(paths))
+    failed = FileListScanner(FileList([str(golden / "recordio" / "none_bad_crc.recordio")]))
+    list(scanner)
+    with pytest.raises(RuntimeError, match="Checksum"):
+        list(failed)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert forked(lambda: list(scanner)) == []
+    with pytest.raises(RuntimeError, match="Checksum"):
+        forked(lambda: list(failed))
+
+
 def test_threads_may_share_a_scanner() -> None:
     records = [b"%d" % number for number in range(3000)]
     scanner, found = FileListScanner(FileList([write("a.recordio", records)])), list[bytes]()

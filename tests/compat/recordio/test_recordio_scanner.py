@@ -154,6 +154,16 @@ def test_nothing_is_left_open(path: str) -> None:
     assert descriptors() == before
 
 
+def test_the_file_is_given_back_at_the_end_and_at_an_error(golden: Path, path: str) -> None:
+    gc.collect()  # what other tests left in cycles
+    before = descriptors()
+    scanner, failed = Scanner(path), Scanner(str(golden / "recordio" / "none_bad_crc.recordio"), 10)
+    list(scanner)
+    with pytest.raises(RuntimeError, match="Checksum"):
+        failed.record()
+    assert descriptors() == before
+
+
 def test_threads_may_share_a_scanner(path: str) -> None:
     scanner, found = Scanner(path), list[bytes]()
     threads = [threading.Thread(target=lambda: found.extend(scanner)) for _ in range(4)]

@@ -54,20 +54,30 @@ class FileListScanner:
         return self
 
     def __next__(self) -> bytes:
+        self._refuse_closed()
+        if self._error is not None:
+            raise self._error
         if self._ahead.is_of_another_process:  # whose thread and locks are not ours
             self._finalizer.detach()
             self._use(_Ahead(self._ahead.records, self._ahead.taken))
-        record = None if self._is_closed else self._ahead.take()
+        record = self._ahead.take()
         if record is not None:
             return record
+        self._refuse_closed()  # while it was waiting
+        self._let_go()
+        if (error := self._ahead.error) is None:
+            raise StopIteration
+        self._error = read_error(error)
+        raise self._error from error
+
+    def _refuse_closed(self) -> None:
         if self._is_closed:
             raise runtime_error("", anyrecord.ClosedError("this scanner is closed; make a new one"))
-        if (error := self._ahead.error) is not None:
-            if self._error is None:
-                self._error = read_error(error)
-                self._error.__cause__ = error
-            raise self._error
-        raise StopIteration
+
+    def _let_go(self) -> None:
+        """Ends the thread and gives the files back now, whoever still refers to this or to its error."""
+        self._finalizer()
+        self._ahead.records = ()
 
     def chan(self) -> Self:
         """The records, as an iterator: itself."""
@@ -80,8 +90,7 @@ class FileListScanner:
     def close(self) -> None:
         """Stops reading and gives the files back. A second call does nothing."""
         self._is_closed = True
-        self._finalizer()
-        self._ahead.records = ()
+        self._let_go()
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +153,7 @@ class _Ahead:
                 if not self._put(record):
                     return
         except Exception as caught:  # whatever it is, it belongs to the one who takes
-            error = caught
+            error = caught.with_traceback(None)  # which would refer to the records
         with self._changed:
             self.error, self._is_over = error, True
             self._changed.notify_all()

@@ -29,11 +29,13 @@ class _Range:
         if self._error is not None:
             return None
         try:
-            return next(self._records, None)
+            record = next(self._records, None)
         except (anyrecord.RecordError, OSError) as error:
-            self._error = read_error(error)
-            self._error.__cause__ = error
-            return None
+            record, self._error = None, read_error(error)
+            self._error.__cause__ = error.with_traceback(None)  # which would refer to the records
+        if record is None:
+            self._records = iter(())  # nothing comes any more: the file is given back
+        return record
 
     def close(self) -> None:
         """Gives the file back. A second call does nothing; an open file stays open."""
