@@ -26,8 +26,6 @@ class _Range:
         """The next record, or None: at the end, and where there is an error."""
         if self._records is None:
             raise runtime_error("", anyrecord.ClosedError("this scanner is closed; make a new one"))
-        if self._error is not None:
-            return None
         try:
             record = next(self._records, None)
         except (anyrecord.RecordError, OSError) as error:
