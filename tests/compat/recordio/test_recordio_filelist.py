@@ -194,7 +194,7 @@ def test_a_dropped_scanner_leaves_no_thread_and_no_descriptor(monkeypatch: pytes
         next(FileListScanner(FileList([path])))
     gc.collect()
     assert threads() == []
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_the_files_are_given_back_at_the_end_and_at_an_error(golden: Path, paths: list[str]) -> None:
@@ -205,7 +205,7 @@ def test_the_files_are_given_back_at_the_end_and_at_an_error(golden: Path, paths
     list(scanner)
     with pytest.raises(RuntimeError, match="Checksum"):
         list(failed)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     assert forked(lambda: list(scanner)) == []
     with pytest.raises(RuntimeError, match="Checksum"):
         forked(lambda: list(failed))
