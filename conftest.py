@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent
+# A shell that starts us in the background has us ignore Ctrl-C, and children inherit that; some tests are about it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 GOLDEN = ROOT / "tests" / "golden"
 
 NEED_FRAMEWORKS = (
