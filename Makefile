@@ -37,8 +37,10 @@ lint: $(STAMPS)/build
 rust-tests: $(STAMPS)/build
 	cargo test -p anyrecord --locked --quiet
 
+# In two processes: one that has loaded every framework forks slowly and has threads of its own.
 python-tests: $(STAMPS)/frameworks
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not framework"
+	$(BIN)/python -m pytest -q -m framework
 
 # The virtual environment; `cargo` first, because everything needs it.
 $(STAMPS)/venv: requirements/dev.txt
