@@ -209,6 +209,8 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:
         for files, path in pairs:
             written.append(_write(files, path, job, before))
             before += sum(os.path.getsize(file.path) for file in files)
+            if job.progress is not None and before < job.total:
+                job.progress(before, job.total)
         if job.progress is not None:
             job.progress(job.total, job.total)
         paths = _publish(written, job.creating)

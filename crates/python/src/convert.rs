@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 const LISTEN: Duration = Duration::from_millis(50);
 /// A look at the clock costs as much as a small record.
 const LOOK_EVERY: u32 = 16;
+/// Progress is told after so many bytes in any case, however fast they went by.
+const TELL_BYTES: u64 = 32 << 20;
 
 /// Lets Python in now and then.
 pub struct Listener<'a> {
@@ -37,7 +39,10 @@ impl<'a> Listener<'a> {
             return Ok(());
         }
         self.steps = 0;
-        if self.last.elapsed() < LISTEN { Ok(()) } else { self.listen(done) }
+        if done - self.told < TELL_BYTES && self.last.elapsed() < LISTEN {
+            return Ok(());
+        }
+        self.listen(done)
     }
 
     fn listen(&mut self, done: u64) -> anyrecord::Result<()> {
