@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from operator import index
 from typing import Literal, SupportsIndex
 
+from anyrecord import _core
+
 __all__ = ["Limits", "OpenOptions"]
 
+
+MOST_THREADS = 1024
 
 _MOST = {"decoded_chunk_bytes": 2**63 - 1, "open_files": 2**20}
 """No system opens more files for one process than that."""
@@ -41,6 +46,7 @@ class OpenOptions:
     decoded_chunk_bytes: int
     open_files: int
     cache_bytes: int
+    threads: int | None
 
 
 def open_options(
@@ -51,20 +57,38 @@ def open_options(
     io: Literal["auto", "plain", "map"] = "auto",
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
+    threads: int | None = None,
 ) -> OpenOptions:
     """Checks the keywords and gathers them."""
+    tell_if_worker()
     if table not in ("memory", "disk"):
         raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
     if io not in ("auto", "plain", "map"):
         raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain' or 'map'")
     if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or not 0 <= cache_bytes < 1 << 63:
         raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 or more")
+    if threads is not None and not 1 <= whole_number("threads", threads) <= MOST_THREADS:
+        raise ValueError(f"threads={threads!r} is not valid: it must be from 1 to {MOST_THREADS}, or None")
     if format is not None and not isinstance(format, str):
         raise TypeError(f"format= takes the name of a format, not {type(format).__name__}")
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
         raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")
-    return OpenOptions(format, bool(checksums), table, io, limits.decoded_chunk_bytes, limits.open_files, cache_bytes)
+    return OpenOptions(
+        format, bool(checksums), table, io, limits.decoded_chunk_bytes, limits.open_files, cache_bytes, threads
+    )
+
+
+def tell_if_worker() -> None:
+    """Tells the core if this process was started by `multiprocessing`: then others have the other cores.
+
+    A forked child is known without; one that was started anew knows it by its name before it knows its parent.
+    """
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and (
+        process.parent_process() is not None or process.current_process().name != "MainProcess"
+    ):
+        _core.set_worker()
 
 
 def whole_number(name: str, value: SupportsIndex, *, least: int = 0) -> int:

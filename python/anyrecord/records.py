@@ -14,7 +14,7 @@ from anyrecord import _core
 from anyrecord.errors import ClosedError, FormatError
 from anyrecord.iteration import BatchIterator, position_of
 from anyrecord.mapped import MappedRecords
-from anyrecord.options import Limits, OpenOptions, open_options, whole_number
+from anyrecord.options import Limits, OpenOptions, open_options, tell_if_worker, whole_number
 from anyrecord.paths import expand
 
 __all__ = ["Location", "Records", "open"]
@@ -44,6 +44,7 @@ def open(
     io: Literal["auto", "plain", "map"] = "auto",
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
+    threads: int | None = None,
     expected_records: int | None = None,
 ) -> Records:
     """Opens record files as one sequence.
@@ -66,11 +67,19 @@ def open(
       reads; `"plain"` and `"map"` choose one of them.
     - `limits`: caps on what a file may claim, see `Limits`.
     - `cache_bytes`: how much to keep of decoded chunks that hold several records.
+    - `threads`: how many threads decode a large batch. As many as there are cores, at most 16; in a worker process
+      (forked, or started by `multiprocessing`) only the one that asks. One record is never handed to another thread.
     - `expected_records`: an error unless there are exactly so many; the only way to notice a cut between chunks
       in formats that store no end.
     """
     options = open_options(
-        format=format, checksums=checksums, table=table, io=io, limits=limits, cache_bytes=cache_bytes
+        format=format,
+        checksums=checksums,
+        table=table,
+        io=io,
+        limits=limits,
+        cache_bytes=cache_bytes,
+        threads=threads,
     )
     records = Records(_open_source(source, options))
     for path, warning in records._source.warnings():
@@ -285,4 +294,5 @@ class Records(_core.Records, Sequence[bytes]):
 def _restore(
     cls: type[Records], files: list[tuple[str, int, int, str]], view: list[int], options: OpenOptions
 ) -> Records:
+    tell_if_worker()
     return cls(_core.restore(files, view, options))

@@ -126,7 +126,7 @@ def test_a_file_that_changed_while_its_descriptor_was_closed_is_refused(
     path: Path, tmp_path: Path, suffix: str, change: Callable[[Path], None], read: Callable[[Records], object]
 ) -> None:
     other = write(tmp_path / f"other{suffix}", range(RECORDS, RECORDS + 2))
-    records = anyrecord.open([path, other], limits=Limits(open_files=1))
+    records = anyrecord.open([path, other], io="plain", limits=Limits(open_files=1))
     assert records[RECORDS] == expected(RECORDS)  # opens the other file, and closes the first one for it
     change(path)
     with pytest.raises(FormatError, match="changed since it was opened") as caught:
@@ -139,7 +139,7 @@ def test_a_file_that_is_gone_while_its_descriptor_was_closed_is_not_found(
     path: Path, tmp_path: Path, suffix: str
 ) -> None:
     other = write(tmp_path / f"other{suffix}", range(2))
-    records = anyrecord.open([path, other], limits=Limits(open_files=1))
+    records = anyrecord.open([path, other], io="plain", limits=Limits(open_files=1))
     assert records[RECORDS] == expected(0)
     path.unlink()
     with pytest.raises(FileNotFoundError) as caught:
@@ -147,9 +147,17 @@ def test_a_file_that_is_gone_while_its_descriptor_was_closed_is_not_found(
     assert caught.value.filename == str(path)
 
 
+def test_a_mapped_file_needs_no_descriptor(path: Path, tmp_path: Path, suffix: str) -> None:
+    other = write(tmp_path / f"other{suffix}", range(2))
+    records = anyrecord.open([path, other], io="map", limits=Limits(open_files=1))
+    assert records[RECORDS] == expected(0)
+    path.unlink()
+    assert records[50] == expected(50)
+
+
 def test_a_file_that_comes_back_as_it_was_is_read_on(path: Path, tmp_path: Path, suffix: str) -> None:
     other = write(tmp_path / f"other{suffix}", range(2))
-    records = anyrecord.open([path, other], limits=Limits(open_files=1))
+    records = anyrecord.open([path, other], io="plain", limits=Limits(open_files=1))
     assert records[RECORDS] == expected(0)
     away = path.rename(path.with_suffix(".away"))
     with pytest.raises(FileNotFoundError):

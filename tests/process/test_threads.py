@@ -127,7 +127,7 @@ def result_and_what_ran_meanwhile(path: Path, act: Callable[[], object]) -> list
 def test_other_threads_run_while_a_read_waits_for_the_system(
     paths: list[Path], read: Callable[[Records], object]
 ) -> None:
-    records = anyrecord.open(paths[:2], limits=Limits(open_files=1))
+    records = anyrecord.open(paths[:2], io="plain", limits=Limits(open_files=1))
     assert records[150] == expected(150)  # the other file has the one descriptor now
     events = result_and_what_ran_meanwhile(paths[0], lambda: read(records))
     assert events == ["this thread ran", read(records)]

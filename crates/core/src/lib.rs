@@ -26,6 +26,8 @@
 //! | [`index_file`] | where chunks are, kept in a file beside the data |
 //! | [`verify`] | every byte of a file accounted for |
 //! | [`parallel`] | the same work on many things at once |
+//! | [`pool`] | threads that decode |
+//! | [`prefetch`] | memory asked for before it is needed |
 //! | [`process`] | what a forked child must not inherit |
 
 pub mod bytes;
@@ -40,6 +42,8 @@ pub mod limits;
 pub mod open;
 pub mod parallel;
 pub mod permutation;
+pub mod pool;
+pub mod prefetch;
 pub mod process;
 pub mod reader;
 pub mod shard;

@@ -3,9 +3,10 @@
 //! The binding calls [`forked`] in every child. Whoever keeps a lock or a pool remembers the [`generation`] it
 //! was made in, and makes a new one when that has passed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
+static WORKER: AtomicBool = AtomicBool::new(false);
 
 /// A number that changes with every fork.
 pub fn generation() -> u64 {
@@ -15,4 +16,14 @@ pub fn generation() -> u64 {
 /// To be called in a forked child before anything else.
 pub fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Tells that this process was started to work for another one.
+pub fn set_worker() {
+    WORKER.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process was forked or started to work for another one, which then has more of them.
+pub fn is_worker() -> bool {
+    generation() > 0 || WORKER.load(Ordering::Relaxed)
 }

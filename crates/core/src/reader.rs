@@ -1,7 +1,7 @@
 //! Reading: plan, fetch, decode, deliver.
 //!
-//! One record takes the path `plan` -> `read_into` with nothing in the way: no pool, no queue, no lock held
-//! across I/O. Many records take `read_batch` in [`batch`], which is the same path for many.
+//! One record takes the path `plan` -> `read_into` with nothing in the way: no pool, no queue, no lock, no count of
+//! who is reading. Many records take `read_batch` in [`batch`], which is the same path for many.
 
 mod batch;
 mod warmth;
@@ -11,11 +11,10 @@ pub use batch::Deliver;
 use crate::bytes;
 use crate::cache::Cache;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Chunk, Decoded};
+use crate::format::{Chunk, Decoded, Way};
+use crate::pool;
 use crate::shard::{Shard, Source};
-use arc_swap::Guard;
 use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use warmth::Warmth;
@@ -30,49 +29,47 @@ pub struct Reader {
     ends: Vec<u64>,
     /// Decoded chunks, known by the shard's place among all and the chunk's in its file.
     cache: Cache<(usize, u64), Decoded>,
+    /// How many threads may decode a batch; none: as many as there are cores for us.
+    threads: Option<usize>,
     warmth: Warmth,
     closed: AtomicBool,
 }
 
 /// Where a record is, and the shortest way to it.
-pub struct Plan {
+pub struct Plan<'a> {
     index: u64,
     shard: usize,
     /// The record's number in its own file.
     record: u64,
-    source: Guard<Option<Arc<Source>>>,
-    way: Way,
+    source: &'a Source,
+    place: Place,
 }
 
-enum Way {
+enum Place {
     /// The chunk is unpacked already.
     Kept(Row),
-    /// These bytes are the record.
-    Direct(Range<u64>),
-    /// The chunk holds this one record, whose size is known.
-    Alone(Chunk, usize),
-    /// The chunk has to be unpacked to get at the row.
-    Among(Chunk, u64),
+    /// It has to be read.
+    Stored(Way),
 }
 
-impl Plan {
-    fn source(&self) -> &Source {
-        self.source.as_ref().expect("a plan is made from an open source")
-    }
-
+impl Plan<'_> {
     /// The size of the record, where it is known before reading.
+    #[inline]
     pub fn size(&self) -> Result<Option<usize>> {
-        match &self.way {
-            Way::Kept(row) => Ok(Some(row.as_ref().len())),
-            Way::Direct(range) => bytes::in_memory("record", range.end - range.start).map(Some),
-            Way::Alone(_, size) => Ok(Some(*size)),
-            Way::Among(..) => Ok(None),
+        match &self.place {
+            Place::Kept(row) => Ok(Some(row.as_ref().len())),
+            Place::Stored(Way::Direct(range)) => {
+                bytes::in_memory("record", range.end - range.start).map(Some)
+            }
+            Place::Stored(Way::Alone(_, size)) => Ok(Some(*size)),
+            Place::Stored(Way::Among(..)) => Ok(None),
         }
     }
 
     /// Adds the file and the record to an error. Damage in a file that was cut meanwhile is the cut.
+    #[cold]
     fn locate(&self, error: Error) -> Error {
-        let storage = &self.source().storage;
+        let storage = &self.source.storage;
         let error = match error.kind() {
             Kind::External(_) => return error,
             Kind::Checksum | Kind::Format => match (storage.unchanged(), error.offset()) {
@@ -100,18 +97,21 @@ impl AsRef<[u8]> for Row {
 }
 
 impl Reader {
-    /// The records of all shards, one after the other. `cache_bytes` bounds the decoded chunks that are kept.
-    pub fn new(shards: Vec<Arc<Shard>>, cache_bytes: usize) -> Result<Self> {
+    /// The records of all shards, one after the other. `cache_bytes` bounds the decoded chunks that are kept;
+    /// `threads` how many of them decode a batch (1: the caller alone; none: what there are cores for).
+    pub fn new(shards: Vec<Arc<Shard>>, cache_bytes: usize, threads: Option<usize>) -> Result<Self> {
         let mut end = 0u64;
         let mut ends = Vec::with_capacity(shards.len());
         for shard in &shards {
             end = end.checked_add(shard.records()).ok_or_else(|| Error::limit("more than 2^64 records"))?;
             ends.push(end);
         }
+        shards.iter().for_each(|shard| shard.retain());
         Ok(Reader {
             shards,
             ends,
             cache: Cache::new(cache_bytes),
+            threads,
             warmth: Warmth::default(),
             closed: AtomicBool::new(false),
         })
@@ -139,9 +139,20 @@ impl Reader {
 
     /// Gives all descriptors and caches back; every read from now on is an error.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-        self.cache.clear();
-        self.shards.iter().for_each(|shard| shard.release());
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            self.cache.clear();
+            self.shards.iter().for_each(|shard| shard.release());
+        }
+    }
+
+    /// How many threads may decode a batch.
+    pub fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+
+    /// How many threads may decode a batch, in this process.
+    fn decoders(&self) -> usize {
+        self.threads.unwrap_or_else(pool::default_threads)
     }
 
     /// Whether it was closed.
@@ -150,47 +161,66 @@ impl Reader {
     }
 
     /// The shard that holds a record, and the record's number in its file.
+    #[inline]
     pub fn locate(&self, index: u64) -> Result<(usize, u64)> {
         if index >= self.len() {
             return Err(Error::new(Kind::Index, format!("record {index} of {}", self.len())));
         }
-        let shard = self.ends.partition_point(|&end| end <= index);
+        let shard = if self.ends.len() == 1 { 0 } else { self.ends.partition_point(|&end| end <= index) };
         let begin = if shard == 0 { 0 } else { self.ends[shard - 1] };
         Ok((shard, self.shards[shard].first() + (index - begin)))
     }
 
     /// An error if it was closed.
+    #[inline]
     pub fn check_open(&self) -> Result<()> {
-        match self.is_closed() {
-            true => Err(Error::closed("these records are closed").hint("open them again")),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether the file that holds a record is open, so that [`plan`](Self::plan) makes no I/O.
-    pub fn is_ready(&self, index: u64) -> bool {
-        self.locate(index).is_ok_and(|(shard, _)| self.shards[shard].is_open())
+        if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
     /// Finds the way to a record. No I/O, unless its file is not open yet or keeps its table on disk.
-    pub fn plan(&self, index: u64) -> Result<Plan> {
+    pub fn plan(&self, index: u64) -> Result<Plan<'_>> {
         self.check_open()?;
         let (shard, record) = self.locate(index)?;
-        let source = self.shards[shard].source()?;
-        let way = match source.as_ref() {
-            Some(opened) => match self.kept(opened, shard, record) {
-                Some(row) => Way::Kept(row),
-                None => find_way(opened, record)
-                    .map_err(|e| e.in_file(opened.storage.name()).for_record(index))?,
-            },
-            None => return Err(Error::closed("these records were closed meanwhile").hint("open them again")),
-        };
-        Ok(Plan { index, shard, record, source, way })
+        self.plan_in(self.shards[shard].source()?, index, shard, record)
     }
 
-    /// The record, where a shorter way to it may be known but its chunk is unpacked already.
-    fn kept(&self, source: &Source, shard: usize, record: u64) -> Option<Row> {
-        let (chunk, row) = source.table.shared(record)?;
+    /// [`plan`](Self::plan) without I/O: none where the file is not open yet.
+    #[inline]
+    pub fn plan_if_open(&self, index: u64) -> Result<Option<Plan<'_>>> {
+        self.check_open()?;
+        let (shard, record) = self.locate(index)?;
+        match self.shards[shard].opened_source() {
+            Some(source) => self.plan_in(source, index, shard, record).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn plan_in<'a>(&'a self, source: &'a Source, index: u64, shard: usize, record: u64) -> Result<Plan<'a>> {
+        let place = self.place_of(source, shard, record);
+        let place = place.map_err(|e| e.in_file(source.storage.name()).for_record(index))?;
+        Ok(Plan { index, shard, record, source, place })
+    }
+
+    #[inline]
+    fn place_of(&self, source: &Source, shard: usize, record: u64) -> Result<Place> {
+        // A shorter way to it may be known, but none is as short as its chunk that is unpacked already.
+        if let Some((chunk, row)) = source.table.shared(record)
+            && let Some(row) = self.kept(shard, chunk, row)
+        {
+            return Ok(Place::Kept(row));
+        }
+        let way = source.table.way(record)?;
+        if let Way::Among(chunk, row) = &way
+            && let Some(row) = self.kept(shard, chunk.index, *row)
+        {
+            return Ok(Place::Kept(row));
+        }
+        Ok(Place::Stored(way))
+    }
+
+    /// The record, if its chunk is unpacked already.
+    fn kept(&self, shard: usize, chunk: u64, row: u64) -> Option<Row> {
         let row = Row { chunk: self.cache.get((shard, chunk))?, row };
         row.chunk.row(row.row).is_some().then_some(row)
     }
@@ -199,81 +229,45 @@ impl Reader {
     pub fn size(&self, index: u64) -> Result<Option<u64>> {
         self.check_open()?;
         let (shard, record) = self.locate(index)?;
-        match self.shards[shard].source()?.as_ref() {
-            Some(source) => source.table.size(record),
-            None => Ok(None),
-        }
+        self.shards[shard].source()?.table.size(record)
     }
 
     /// Whether reading a record is likely to be over sooner than another thread could use the time.
-    pub fn is_quick(&self, plan: &Plan) -> bool {
-        let storage = &plan.source().storage;
-        storage.is_memory() || self.warmth.is_warm() && storage.is_mapped()
+    #[inline]
+    pub fn is_quick(&self, plan: &Plan<'_>) -> bool {
+        let storage = &plan.source.storage;
+        self.warmth.is_warm() && storage.is_mapped() || storage.is_memory()
     }
 
     /// Reads a record of known size into its place.
-    pub fn read_into(&self, plan: &Plan, out: &mut [u8]) -> Result<()> {
-        self.warmth.learn(out.len(), || self.fill(plan, out)).map_err(|e| plan.locate(e))
-    }
-
-    fn fill(&self, plan: &Plan, out: &mut [u8]) -> Result<()> {
-        let source = plan.source();
-        match &plan.way {
-            Way::Kept(row) if row.as_ref().len() == out.len() => {
-                out.copy_from_slice(row.as_ref());
-                Ok(())
-            }
-            Way::Kept(_) => Err(Error::argument("the record has another size than its place")),
-            Way::Direct(range) => {
-                match source.storage.borrow(range.start, out.len())? {
-                    Some(borrowed) => borrowed.with(|bytes| {
-                        out.copy_from_slice(bytes);
-                        Ok(())
-                    })?,
-                    None => source.storage.read_at(range.start, out)?,
-                }
-                source.table.check(plan.record, out)
-            }
-            Way::Alone(chunk, _) => {
-                with_stored(source, chunk, |stored| source.table.decode_into(chunk, stored, out))
-            }
-            Way::Among(..) => Err(Error::argument("the size of this record is not known before it is read")),
-        }
+    #[inline]
+    pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8]) -> Result<()> {
+        self.warmth.learn(1, out.len(), || fill(plan, out)).map_err(|e| plan.locate(e))
     }
 
     /// Reads a record whose size is not known before: its chunk is unpacked and kept for its neighbours.
-    pub fn read_row(&self, plan: &Plan) -> Result<Row> {
-        let (chunk, row) = match &plan.way {
-            Way::Among(chunk, row) => (chunk, *row),
-            Way::Kept(row) => return Ok(row.clone()),
-            Way::Direct(_) | Way::Alone(..) => {
+    pub fn read_row(&self, plan: &Plan<'_>) -> Result<Row> {
+        match &plan.place {
+            Place::Stored(Way::Among(chunk, row)) => {
+                let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored);
+                let decoded = with_stored(plan.source, chunk, decode).map_err(|e| plan.locate(e))?;
+                row_of(plan, chunk, self.keep(plan, chunk, decoded), *row)
+            }
+            Place::Kept(row) => Ok(row.clone()),
+            Place::Stored(_) => {
                 let mut out = bytes::zeroed("record", plan.size()?.unwrap_or(0) as u64)?;
                 self.read_into(plan, &mut out)?;
                 let ends = vec![out.len()];
-                return Ok(Row { chunk: Arc::new(Decoded::new(out, ends)?), row: 0 });
+                Ok(Row { chunk: Arc::new(Decoded::new(out, ends)?), row: 0 })
             }
-        };
-        let key = (plan.shard, chunk.index);
-        let decoded = match self.cache.get(key) {
-            Some(decoded) => decoded,
-            None => {
-                let source = plan.source();
-                let decode = |stored: &[u8]| source.table.decode(chunk, stored);
-                let decoded = with_stored(source, chunk, decode).map_err(|e| plan.locate(e))?;
-                let decoded = Arc::new(decoded);
-                self.cache.put(key, decoded.clone());
-                decoded
-            }
-        };
-        match decoded.row(row) {
-            Some(_) => Ok(Row { chunk: decoded, row }),
-            None => Err(plan.locate(
-                Error::format("chunk holds fewer records than the table says")
-                    .at(chunk.stored.start)
-                    .expected(chunk.records)
-                    .found(decoded.rows()),
-            )),
         }
+    }
+
+    /// Keeps an unpacked chunk for others.
+    fn keep(&self, plan: &Plan<'_>, chunk: &Chunk, decoded: Decoded) -> Arc<Decoded> {
+        let decoded = Arc::new(decoded);
+        self.cache.put((plan.shard, chunk.index), decoded.clone());
+        decoded
     }
 
     /// Reads one record into a new vector.
@@ -290,14 +284,56 @@ impl Reader {
     }
 }
 
-fn find_way(source: &Source, record: u64) -> Result<Way> {
-    if let Some(range) = source.table.direct(record)? {
-        return Ok(Way::Direct(range));
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.close();
     }
-    let (chunk, row) = source.table.locate(record)?;
-    match source.table.size(record)? {
-        Some(size) if chunk.records == 1 => Ok(Way::Alone(chunk, bytes::in_memory("record", size)?)),
-        _ => Ok(Way::Among(chunk, row)),
+}
+
+#[cold]
+fn closed() -> Error {
+    Error::closed("these records are closed").hint("open them again")
+}
+
+/// A row of the chunk that the plan led to.
+fn row_of(plan: &Plan<'_>, chunk: &Chunk, decoded: Arc<Decoded>, row: u64) -> Result<Row> {
+    if decoded.row(row).is_some() {
+        return Ok(Row { chunk: decoded, row });
+    }
+    Err(plan.locate(
+        Error::format("chunk holds fewer records than the table says")
+            .at(chunk.stored.start)
+            .expected(chunk.records)
+            .found(decoded.rows()),
+    ))
+}
+
+/// Puts a record of known size into its place.
+#[inline]
+fn fill(plan: &Plan<'_>, out: &mut [u8]) -> Result<()> {
+    let source = plan.source;
+    match &plan.place {
+        Place::Stored(Way::Direct(range)) => {
+            match source.storage.borrow(range.start, out.len())? {
+                Some(borrowed) => borrowed.with(|bytes| {
+                    out.copy_from_slice(bytes);
+                    Ok(())
+                })?,
+                None => source.storage.read_at(range.start, out)?,
+            }
+            source.table.check(plan.record, out)
+        }
+        Place::Stored(Way::Alone(chunk, _)) => {
+            with_stored(source, chunk, |stored| source.table.decode_into(chunk, stored, out))
+        }
+        Place::Kept(row) if row.as_ref().len() == out.len() => {
+            out.copy_from_slice(row.as_ref());
+            Ok(())
+        }
+        Place::Kept(_) => Err(Error::argument("the record has another size than its place")),
+        Place::Stored(Way::Among(..)) => {
+            Err(Error::argument("the size of this record is not known before it is read"))
+        }
     }
 }
 
@@ -306,11 +342,8 @@ fn with_stored<T>(source: &Source, chunk: &Chunk, act: impl FnOnce(&[u8]) -> Res
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    let size = source.storage.len();
-    let range =
-        bytes::range("chunk", chunk.stored.start, chunk.stored.end.saturating_sub(chunk.stored.start), size)?;
-    let length = bytes::in_memory("chunk", range.end - range.start)?;
-    if let Some(borrowed) = source.storage.borrow(range.start, length)? {
+    let length = stored_length(source, chunk)?;
+    if let Some(borrowed) = source.storage.borrow(chunk.stored.start, length)? {
         return borrowed.with(act);
     }
     // Taken, not borrowed: a storage in Python may read records itself while it is being read from.
@@ -318,10 +351,18 @@ fn with_stored<T>(source: &Source, chunk: &Chunk, act: impl FnOnce(&[u8]) -> Res
     if scratch.len() < length {
         scratch = bytes::zeroed("chunk", length as u64)?;
     }
-    let result =
-        source.storage.read_at(range.start, &mut scratch[..length]).and_then(|()| act(&scratch[..length]));
+    let stored = &mut scratch[..length];
+    let result = source.storage.read_at(chunk.stored.start, stored).and_then(|()| act(stored));
     if scratch.capacity() <= SCRATCH_KEPT {
         SCRATCH.set(scratch);
     }
     result
+}
+
+/// How many bytes a chunk takes in the file, which has them.
+#[inline]
+fn stored_length(source: &Source, chunk: &Chunk) -> Result<usize> {
+    let length = chunk.stored.end.saturating_sub(chunk.stored.start);
+    let range = bytes::range("chunk", chunk.stored.start, length, source.storage.len())?;
+    bytes::in_memory("chunk", range.end - range.start)
 }

@@ -6,10 +6,11 @@ use crate::index_file;
 use crate::storage::Storage;
 use crate::storage::file::LocalFile;
 use crate::storage::handles::Handles;
-use arc_swap::{ArcSwapOption, Guard};
+use once_cell::race::OnceBox;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 
 /// An open file: its bytes, its format and its table.
 pub struct Source {
@@ -80,7 +81,9 @@ pub struct Shard {
     records: u64,
     /// Not a lock that runs an initialiser: a fork in the middle of one would hang the child. Two threads may
     /// both open the file; one result is dropped.
-    opened: ArcSwapOption<Source>,
+    opened: OnceBox<Source>,
+    /// Readers that have it and are not closed.
+    users: AtomicUsize,
 }
 
 /// Which records of a file are meant.
@@ -137,7 +140,8 @@ impl Shard {
     ) -> Self {
         let origin = Origin::path(path, handles);
         let format = Some(format.to_owned());
-        Shard { origin, format, options, first, records, opened: ArcSwapOption::empty() }
+        let (opened, users) = (OnceBox::new(), AtomicUsize::new(0));
+        Shard { origin, format, options, first, records, opened, users }
     }
 
     fn opened(
@@ -154,7 +158,8 @@ impl Shard {
             options,
             first: range.start,
             records: range.end - range.start,
-            opened: ArcSwapOption::from_pointee(source),
+            opened: OnceBox::with_value(Box::new(source)),
+            users: AtomicUsize::new(0),
         })
     }
 
@@ -197,16 +202,16 @@ impl Shard {
         }
     }
 
-    /// Whether it is open.
-    pub fn is_open(&self) -> bool {
-        self.opened.load().is_some()
+    /// The file, if it is open already.
+    #[inline]
+    pub fn opened_source(&self) -> Option<&Source> {
+        self.opened.get()
     }
 
     /// The open file.
-    pub fn source(&self) -> Result<Guard<Option<Arc<Source>>>> {
-        let opened = self.opened.load();
-        if opened.is_some() {
-            return Ok(opened);
+    pub fn source(&self) -> Result<&Source> {
+        if let Some(source) = self.opened.get() {
+            return Ok(source);
         }
         let source = open_origin(&self.origin, self.format.as_deref(), &self.options)?;
         let total = source.table.records();
@@ -216,13 +221,22 @@ impl Shard {
                 .expected(format_args!("at least {}", self.first + self.records))
                 .found(total));
         }
-        self.opened.store(Some(Arc::new(source)));
-        Ok(self.opened.load())
+        let source = Box::new(source);
+        // If somebody else was faster, theirs is as good.
+        let _ = self.opened.set(source);
+        Ok(self.opened.get().expect("it was set just now"))
     }
 
-    /// Gives its descriptor back until the next read, which finds the same file again or fails.
+    /// One more reader has it.
+    pub fn retain(&self) {
+        self.users.fetch_add(1, AcqRel);
+    }
+
+    /// One reader less has it. With the last one go its descriptor and its map.
     pub fn release(&self) {
-        if let Some(source) = self.opened.load().as_ref() {
+        if self.users.fetch_sub(1, AcqRel) == 1
+            && let Some(source) = self.opened.get()
+        {
             source.storage.release();
         }
     }

@@ -39,6 +39,12 @@ fn after_fork() {
     anyrecord::process::forked();
 }
 
+/// Tells that this process was started to work for another one.
+#[pyfunction]
+fn set_worker() {
+    anyrecord::process::set_worker();
+}
+
 /// The names of all formats.
 #[pyfunction]
 fn formats() -> Vec<&'static str> {
@@ -68,6 +74,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<order::Permutation>()?;
     m.add_class::<writer::Writer>()?;
     m.add_function(wrap_pyfunction!(after_fork, m)?)?;
+    m.add_function(wrap_pyfunction!(set_worker, m)?)?;
     m.add_function(wrap_pyfunction!(formats, m)?)?;
     m.add_function(wrap_pyfunction!(format_of_suffix, m)?)?;
     m.add_function(wrap_pyfunction!(suffixes, m)?)?;

@@ -36,6 +36,7 @@ pub struct Opening {
     pub decoded_chunk_bytes: u64,
     pub open_files: usize,
     pub cache_bytes: usize,
+    pub threads: Option<usize>,
 }
 
 impl Opening {
@@ -54,8 +55,8 @@ impl Opening {
 }
 
 fn source(shards: Vec<Arc<Shard>>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
-    let cache_bytes = options.extract::<Opening>()?.cache_bytes;
-    let reader = Reader::new(shards, cache_bytes).map_err(Failure)?;
+    let opening: Opening = options.extract()?;
+    let reader = Reader::new(shards, opening.cache_bytes, opening.threads).map_err(Failure)?;
     let view = View::all(reader.len());
     Ok(Source { reader: Arc::new(reader), view, options: options.clone().unbind() })
 }
@@ -143,9 +144,7 @@ impl Source {
     fn warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
-            if let Some(source) = shard.source().map_err(Failure)?.as_ref()
-                && let Some(warning) = source.table.warning()
-            {
+            if let Some(warning) = shard.source().map_err(Failure)?.table.warning() {
                 found.push((shard.name(), warning));
             }
         }
@@ -159,20 +158,19 @@ impl Source {
     ) -> PyResult<Vec<(&'static str, u64, u64, u64, Option<u64>, Option<String>, Option<String>)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
-            if let Some(source) = shard.source().map_err(Failure)?.as_ref() {
-                let table = &source.table;
-                let about = table.describe();
-                let (name, size) = (source.format.name(), source.storage.len());
-                found.push((
-                    name,
-                    table.records(),
-                    table.chunks(),
-                    size,
-                    about.record_bytes,
-                    about.codec,
-                    about.options,
-                ));
-            }
+            let source = shard.source().map_err(Failure)?;
+            let table = &source.table;
+            let about = table.describe();
+            let (name, size) = (source.format.name(), source.storage.len());
+            found.push((
+                name,
+                table.records(),
+                table.chunks(),
+                size,
+                about.record_bytes,
+                about.codec,
+                about.options,
+            ));
         }
         Ok(found)
     }

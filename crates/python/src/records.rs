@@ -30,11 +30,11 @@ pub struct Records {
 
 /// Reads one record.
 pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<Bound<'py, PyBytes>> {
-    if !reader.is_ready(record) {
+    let plan = match reader.plan_if_open(record).map_err(Failure)? {
+        Some(plan) => plan,
         // The file is opened by the first read, which may take its time.
-        py.detach(|| reader.plan(record).map(drop)).map_err(Failure)?;
-    }
-    let plan = reader.plan(record).map_err(Failure)?;
+        None => py.detach(|| reader.plan(record)).map_err(Failure)?,
+    };
     match plan.size().map_err(Failure)? {
         Some(size) => {
             let quick = size <= QUICK && reader.is_quick(&plan);
@@ -207,8 +207,7 @@ impl Records {
             Some(place) => Ok(place),
             None => table.locate(record).map(|(chunk, row)| (chunk.index, row)),
         };
-        let located = source.as_ref().map(|s| place(&*s.table)).transpose().map_err(Failure)?;
-        let (chunk, row) = located.unwrap_or_default();
+        let (chunk, row) = place(&*source.table).map_err(Failure)?;
         Ok((shard.name(), chunk, row))
     }
 }

@@ -59,6 +59,7 @@ type Gathered = (Arc<Reader>, Vec<(View, u64)>, Py<PyAny>);
 fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
     let first = sources.first().ok_or_else(|| PyValueError::new_err("no records to put together"))?;
     let (mut shards, mut views, mut cache_bytes) = (Vec::new(), Vec::new(), 0);
+    let threads = first.get().reader.threads();
     for source in sources {
         let (reader, view) = (&source.get().reader, &source.get().view);
         reader.check_open().map_err(Failure)?;
@@ -75,7 +76,7 @@ fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
         views.push((view.clone(), base));
         cache_bytes = cache_bytes.max(reader.cache_bytes());
     }
-    let reader = Reader::new(shards, cache_bytes).map_err(Failure)?;
+    let reader = Reader::new(shards, cache_bytes, threads).map_err(Failure)?;
     Ok((Arc::new(reader), views, first.get().options.clone_ref(py)))
 }
 

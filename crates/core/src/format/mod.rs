@@ -12,6 +12,7 @@ pub mod riegeli;
 pub mod side_index;
 pub mod tfrecord;
 
+use crate::bytes;
 use crate::cache::Weight;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
@@ -211,6 +212,17 @@ pub struct Chunk {
     pub records: u64,
 }
 
+/// The shortest way to a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// These bytes are the record.
+    Direct(Range<u64>),
+    /// The chunk holds this one record, whose size is known.
+    Alone(Chunk, usize),
+    /// The chunk has to be unpacked to get at the row.
+    Among(Chunk, u64),
+}
+
 /// What [`Table::describe`] tells about a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
@@ -248,6 +260,21 @@ pub trait Table: Send + Sync {
     fn direct(&self, _record: u64) -> Result<Option<Range<u64>>> {
         Ok(None)
     }
+
+    /// Which of the three ways leads to a record.
+    fn way(&self, record: u64) -> Result<Way> {
+        if let Some(range) = self.direct(record)? {
+            return Ok(Way::Direct(range));
+        }
+        let (chunk, row) = self.locate(record)?;
+        match self.size(record)? {
+            Some(size) if chunk.records == 1 => Ok(Way::Alone(chunk, bytes::in_memory("record", size)?)),
+            _ => Ok(Way::Among(chunk, row)),
+        }
+    }
+
+    /// Tells that a record will be asked for soon, so that what the table has on it comes into the processor's cache.
+    fn prefetch(&self, _record: u64) {}
 
     /// Verifies a record that was read by its [`direct`](Table::direct) range.
     fn check(&self, _record: u64, _bytes: &[u8]) -> Result<()> {

@@ -1,14 +1,42 @@
 //! Many records in one read: planned together, fetched together, delivered in the order asked for.
 
-use super::{Plan, Reader, Row, Way};
-use crate::error::{Error, Result};
+use super::{Place, Plan, Reader, Row, fill, row_of, stored_length, with_stored};
+use crate::bytes;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Chunk, Decoded, Way};
+use crate::pool;
+use crate::shard::Source;
 use crate::storage::ReadOp;
-use std::collections::BTreeMap;
+use rayon::prelude::*;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Records planned at once: enough for any training batch, and a bound on what a plan of millions would take.
 const BLOCK: usize = 4096;
 /// Unpacked chunks held at once, before their records are copied out.
 const HELD_BYTES: usize = 32 << 20;
+/// Stored bytes fetched at once.
+const FETCH_BYTES: u64 = 16 << 20;
+/// How many records before its turn the table's entry of a record is asked for, and its bytes.
+const ENTRIES_AHEAD: usize = 16;
+const BYTES_AHEAD: usize = 4;
+/// Ranges of a batch that are looked up in the page cache, to tell whether the batch is cold.
+const PROBES: usize = 8;
+
+// What things take, in nanoseconds, as far as is needed to tell whether a second thread pays.
+/// A record, besides its bytes.
+const RECORD: u64 = 150;
+/// Bytes copied and hashed in one nanosecond.
+const COPIED_IN_A_NANOSECOND: u64 = 5;
+/// A stored byte of a chunk that is unpacked.
+const CHUNK_BYTE: u64 = 2;
+/// Work that is worth waking the pool for, which takes some 20 µs.
+const WORTH_WAKING: u64 = 150_000;
+/// Pieces that each thread gets, so that all are done at about the same time.
+const PIECES: usize = 4;
+
+/// A record whose size is known, and its place.
+type Job<'p, 'a, 'o> = (&'p Plan<'a>, &'o mut [u8]);
 
 /// Where the records of a batch go.
 pub trait Deliver {
@@ -44,94 +72,332 @@ impl Reader {
     /// Reads many records, in any order, with repeats, and delivers each to its position.
     pub fn read_batch(&self, indices: &[u64], out: &mut dyn Deliver) -> Result<()> {
         for (block, indices) in indices.chunks(BLOCK).enumerate() {
-            let mut sized = Vec::with_capacity(indices.len());
-            // Chunks in the order in which they lie, each with the rows wanted of it.
-            let mut among: BTreeMap<(usize, u64), Vec<(usize, Plan)>> = BTreeMap::new();
-            for (i, &index) in indices.iter().enumerate() {
-                let (position, plan) = (block * BLOCK + i, self.plan(index)?);
-                match &plan.way {
-                    Way::Among(chunk, _) => {
-                        among.entry((plan.shard, chunk.index)).or_default().push((position, plan));
-                    }
-                    _ => sized.push((position, plan)),
+            let plans = self.plan_all(indices)?;
+            let (mut sized, mut among) = (Vec::with_capacity(plans.len()), Vec::new());
+            for (i, plan) in plans.iter().enumerate() {
+                match plan.size()? {
+                    Some(size) => sized.push((block * BLOCK + i, size)),
+                    None => among.push((block * BLOCK + i, plan)),
                 }
             }
             if !sized.is_empty() {
-                self.read_sized(&sized, out)?;
+                let is_sized = |plan: &&Plan<'_>| {
+                    among.is_empty() || !matches!(plan.place, Place::Stored(Way::Among(..)))
+                };
+                self.read_sized(plans.iter().filter(is_sized), &sized, out)?;
             }
             if !among.is_empty() {
-                self.read_among(among.into_values(), out)?;
+                self.read_among(among, out)?;
             }
         }
         Ok(())
+    }
+
+    /// Tells that records will be read soon. If reads have been cold lately, their bytes begin to come from the disk.
+    pub fn will_read(&self, indices: &[u64]) {
+        if !self.warmth.is_warm()
+            && let Ok(plans) = self.plan_all(&indices[..indices.len().min(BLOCK)])
+        {
+            self.foresee(plans.iter());
+        }
+    }
+
+    fn plan_all(&self, indices: &[u64]) -> Result<Vec<Plan<'_>>> {
+        let mut plans = Vec::with_capacity(indices.len());
+        for (i, &index) in indices.iter().enumerate() {
+            if let Some(&next) = indices.get(i + ENTRIES_AHEAD)
+                && let Ok((shard, record)) = self.locate(next)
+                && let Some(source) = self.shards[shard].opened_source()
+            {
+                source.table.prefetch(record);
+            }
+            plans.push(self.plan(index)?);
+        }
+        Ok(plans)
     }
 
     /// Records whose size is known: all places are made first, and filled straight from the storage.
-    fn read_sized(&self, plans: &[(usize, Plan)], out: &mut dyn Deliver) -> Result<()> {
-        let wanted: Vec<_> = plans
-            .iter()
-            .map(|(position, plan)| Ok((*position, plan.size()?.unwrap_or(0))))
-            .collect::<Result<_>>()?;
-        let mut places: Vec<_> = out.reserve(&wanted)?.into_iter().map(Some).collect();
-
-        // What can be read straight into place goes to each storage as one request.
-        let mut direct: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (i, (_, plan)) in plans.iter().enumerate() {
-            if matches!(plan.way, Way::Direct(_)) && !plan.source().storage.is_mapped() {
-                direct.entry(plan.shard).or_default().push(i);
-            } else if let Some(place) = places[i].take() {
-                self.read_into(plan, place)?;
-            }
+    fn read_sized<'p, 'a: 'p>(
+        &self,
+        plans: impl Iterator<Item = &'p Plan<'a>>,
+        sizes: &[(usize, usize)],
+        out: &mut dyn Deliver,
+    ) -> Result<()> {
+        let mut jobs: Vec<Job<'p, 'a, '_>> = plans.zip(out.reserve(sizes)?).collect();
+        if jobs.iter().any(|(plan, _)| !plan.is_here()) {
+            let (here, away) = jobs.into_iter().partition(|(plan, _)| plan.is_here());
+            self.read_away(away)?;
+            jobs = here;
         }
-        for of_one_shard in direct.values() {
-            let mut ops: Vec<_> = of_one_shard
-                .iter()
-                .filter_map(|&i| match (&plans[i].1.way, places[i].take()) {
-                    (Way::Direct(range), Some(out)) => Some(ReadOp { at: range.start, out }),
-                    _ => None,
-                })
-                .collect();
-            let source = plans[of_one_shard[0]].1.source();
-            source.storage.read_many(&mut ops).map_err(|e| e.in_file(source.storage.name()))?;
-            for (&i, op) in of_one_shard.iter().zip(&ops) {
-                let plan = &plans[i].1;
-                source.table.check(plan.record, op.out).map_err(|e| plan.locate(e))?;
+        self.foresee(jobs.iter().map(|(plan, _)| *plan));
+        let (mut bytes, mut cost) = (0, 0);
+        for (plan, place) in &jobs {
+            bytes += place.len();
+            cost += plan.cost(place.len());
+        }
+        self.warmth.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, fill_all))
+    }
+
+    /// Fetches what is cold together, if reads have been cold lately and a look at some of it says that it is.
+    fn foresee<'p, 'a: 'p>(&self, plans: impl Iterator<Item = &'p Plan<'a>>) {
+        if self.warmth.is_warm() {
+            return;
+        }
+        let mut ranges: Vec<(usize, Range<u64>, &Source)> = plans
+            .filter(|plan| plan.source.storage.is_mapped())
+            .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
+            .collect();
+        let length = |range: &Range<u64>| (range.end.saturating_sub(range.start)) as usize;
+        let step = (ranges.len() / PROBES).max(1);
+        let is_cached = |(_, range, source): &(usize, Range<u64>, &Source)| {
+            source.storage.is_cached(range.start, length(range))
+        };
+        if ranges.iter().step_by(step).all(is_cached) {
+            return;
+        }
+        self.warmth.is_cold();
+        ranges.sort_unstable_by_key(|(shard, range, _)| (*shard, range.start));
+        for of_one in ranges.chunk_by(|a, b| a.0 == b.0) {
+            let wanted = of_one.iter().map(|(_, range, _)| (range.start, length(range)));
+            of_one[0].2.storage.will_need(&mut { wanted });
+        }
+    }
+
+    /// Records that have to be read into memory: each storage is asked for many at once.
+    fn read_away(&self, mut jobs: Vec<Job<'_, '_, '_>>) -> Result<()> {
+        jobs.sort_by_key(|(plan, _)| plan.shard);
+        for of_one_file in jobs.chunk_by_mut(|a, b| a.0.shard == b.0.shard) {
+            let mut rest = of_one_file;
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at_mut(fitting(rest.iter().map(|(plan, _)| *plan)));
+                self.fetch_and_fill(now)?;
+                rest = later;
             }
         }
         Ok(())
     }
 
-    /// Records among others in a chunk: chunks are unpacked once, and their rows copied out together.
-    fn read_among(
-        &self,
-        chunks: impl Iterator<Item = Vec<(usize, Plan)>>,
-        out: &mut dyn Deliver,
-    ) -> Result<()> {
-        let (mut rows, mut held): (Vec<(usize, Row)>, usize) = (Vec::new(), 0);
-        for plans in chunks {
-            let Some((_, first)) = plans.first() else { continue };
-            let chunk = self.read_row(first)?.chunk;
-            held += chunk.memory();
-            for (position, plan) in &plans {
-                let Way::Among(_, row) = plan.way else { continue };
-                if chunk.row(row).is_none() {
-                    return Err(plan.locate(Error::format("chunk holds fewer records than the table says")));
+    /// Reads records of one file: those that are stored as they are into their places, others by way of a buffer.
+    fn fetch_and_fill(&self, jobs: &mut [Job<'_, '_, '_>]) -> Result<()> {
+        let Some(source) = jobs.first().map(|(plan, _)| plan.source) else { return Ok(()) };
+        let mut lengths = Vec::with_capacity(jobs.len());
+        for (plan, _) in jobs.iter() {
+            lengths.push(match &plan.place {
+                Place::Stored(Way::Alone(chunk, _)) => {
+                    stored_length(source, chunk).map_err(|e| plan.locate(e))?
                 }
-                rows.push((*position, Row { chunk: chunk.clone(), row }));
+                _ => 0,
+            });
+        }
+        let mut buffer = bytes::zeroed("chunks", lengths.iter().sum::<usize>() as u64)?;
+        let (mut ops, mut rest) = (Vec::with_capacity(jobs.len()), &mut buffer[..]);
+        for ((plan, place), &length) in jobs.iter_mut().zip(&lengths) {
+            let (stored, behind) = rest.split_at_mut(length);
+            rest = behind;
+            match &plan.place {
+                Place::Stored(Way::Direct(range)) => ops.push(ReadOp { at: range.start, out: place }),
+                Place::Stored(Way::Alone(chunk, _)) => {
+                    ops.push(ReadOp { at: chunk.stored.start, out: stored });
+                }
+                _ => {}
+            }
+        }
+        let fetched = source.storage.read_many(&mut ops);
+        fetched.map_err(|e| blame(jobs.iter().map(|(plan, _)| *plan), source, e))?;
+        let mut rest = &buffer[..];
+        let mut cost = 0;
+        let mut decodes: Vec<_> = jobs
+            .iter_mut()
+            .zip(&lengths)
+            .map(|((plan, place), &length)| {
+                let (stored, behind) = rest.split_at(length);
+                rest = behind;
+                cost += plan.cost(place.len());
+                (*plan, &mut **place, stored)
+            })
+            .collect();
+        self.spread(&mut decodes, cost, |decodes| {
+            decodes.iter_mut().try_for_each(|(plan, place, stored)| {
+                let table = &plan.source.table;
+                let done = match &plan.place {
+                    Place::Stored(Way::Alone(chunk, _)) => table.decode_into(chunk, stored, place),
+                    _ => table.check(plan.record, place),
+                };
+                done.map_err(|e| plan.locate(e))
+            })
+        })
+    }
+
+    /// Records among others in a chunk: chunks are unpacked once, and their rows copied out together.
+    fn read_among(&self, mut plans: Vec<(usize, &Plan<'_>)>, out: &mut dyn Deliver) -> Result<()> {
+        let chunk_of = |plan: &Plan<'_>| (plan.shard, plan.chunk().map_or(0, |chunk| chunk.index));
+        plans.sort_by_key(|(_, plan)| chunk_of(plan));
+        let groups: Vec<_> = plans.chunk_by(|a, b| chunk_of(a.1) == chunk_of(b.1)).collect();
+        let (mut rows, mut held): (Vec<(usize, Row)>, usize) = (Vec::new(), 0);
+        let mut rest = &groups[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(fitting(rest.iter().map(|group| group[0].1)));
+            rest = later;
+            let firsts: Vec<_> = now.iter().map(|group| group[0].1).collect();
+            self.foresee(firsts.iter().copied());
+            for (group, decoded) in now.iter().zip(self.decode_all(&firsts)?) {
+                held += decoded.memory();
+                for (position, plan) in *group {
+                    if let Place::Stored(Way::Among(chunk, row)) = &plan.place {
+                        rows.push((*position, row_of(plan, chunk, decoded.clone(), *row)?));
+                    }
+                }
             }
             if held >= HELD_BYTES {
-                copy_out(&rows, out)?;
+                self.copy_out(&rows, out)?;
                 (rows, held) = (Vec::new(), 0);
             }
         }
-        copy_out(&rows, out)
+        self.copy_out(&rows, out)
+    }
+
+    /// Unpacks a chunk for each plan, and keeps it.
+    fn decode_all(&self, plans: &[&Plan<'_>]) -> Result<Vec<Arc<Decoded>>> {
+        let mut cost = 0;
+        let mut jobs = Vec::with_capacity(plans.len());
+        for (plan, stored) in plans.iter().zip(fetch_chunks(plans)?) {
+            cost += plan
+                .chunk()
+                .map_or(0, |chunk| CHUNK_BYTE * chunk.stored.end.saturating_sub(chunk.stored.start));
+            jobs.push((*plan, stored, None));
+        }
+        self.spread(&mut jobs, cost, |jobs| {
+            jobs.iter_mut().try_for_each(|(plan, stored, decoded)| {
+                let Some(chunk) = plan.chunk() else { return Ok(()) };
+                let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored);
+                let unpacked = match stored {
+                    Some(stored) => decode(stored),
+                    None => with_stored(plan.source, chunk, decode),
+                };
+                *decoded = Some(self.keep(plan, chunk, unpacked.map_err(|e| plan.locate(e))?));
+                Ok(())
+            })
+        })?;
+        Ok(jobs.into_iter().filter_map(|(_, _, decoded)| decoded).collect())
+    }
+
+    fn copy_out(&self, rows: &[(usize, Row)], out: &mut dyn Deliver) -> Result<()> {
+        let wanted: Vec<_> = rows.iter().map(|(position, row)| (*position, row.as_ref().len())).collect();
+        let bytes: usize = wanted.iter().map(|(_, size)| size).sum();
+        let mut jobs: Vec<_> = out.reserve(&wanted)?.into_iter().zip(rows).collect();
+        self.spread(&mut jobs, bytes as u64 / COPIED_IN_A_NANOSECOND, |jobs| {
+            jobs.iter_mut().for_each(|(place, (_, row))| place.copy_from_slice(row.as_ref()));
+            Ok(())
+        })
+    }
+
+    /// Does the work on all items: in the calling thread, or in the pool if it is enough to pay for waking that up.
+    fn spread<T: Send>(
+        &self,
+        items: &mut [T],
+        cost: u64,
+        work: impl Fn(&mut [T]) -> Result<()> + Sync + Send,
+    ) -> Result<()> {
+        let threads = if cost < WORTH_WAKING || items.len() < 2 { 1 } else { self.decoders() };
+        let pool = if threads > 1 { pool::of(threads) } else { None };
+        let Some(pool) = pool else { return work(items) };
+        let piece = items.len().div_ceil(PIECES * threads);
+        let done: Vec<Result<()>> = pool.install(|| items.par_chunks_mut(piece).map(work).collect());
+        // Of several errors the first, whichever thread was faster.
+        done.into_iter().collect()
     }
 }
 
-fn copy_out(rows: &[(usize, Row)], out: &mut dyn Deliver) -> Result<()> {
-    let wanted: Vec<_> = rows.iter().map(|(position, row)| (*position, row.as_ref().len())).collect();
-    for (place, (_, row)) in out.reserve(&wanted)?.into_iter().zip(rows) {
-        place.copy_from_slice(row.as_ref());
+impl Plan<'_> {
+    /// Whether it can be read without a system call, as far as is known.
+    fn is_here(&self) -> bool {
+        matches!(self.place, Place::Kept(_)) || self.source.storage.is_mapped()
+    }
+
+    /// The chunk that has to be read.
+    fn chunk(&self) -> Option<&Chunk> {
+        match &self.place {
+            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk),
+            _ => None,
+        }
+    }
+
+    /// The bytes of the file that have to be read.
+    fn stored(&self) -> Option<Range<u64>> {
+        match &self.place {
+            Place::Stored(Way::Direct(range)) => Some(range.clone()),
+            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk.stored.clone()),
+            Place::Kept(_) => None,
+        }
+    }
+
+    /// About how many nanoseconds it takes to put a record of that size into its place.
+    fn cost(&self, size: usize) -> u64 {
+        let is_packed = |chunk: &Chunk| chunk.stored.end.saturating_sub(chunk.stored.start) < size as u64;
+        match &self.place {
+            Place::Stored(Way::Alone(chunk, _)) if is_packed(chunk) => RECORD + size as u64,
+            _ => RECORD + size as u64 / COPIED_IN_A_NANOSECOND,
+        }
+    }
+}
+
+/// Fills the places of records whose bytes are mapped or in memory.
+fn fill_all(jobs: &mut [Job<'_, '_, '_>]) -> Result<()> {
+    for i in 0..jobs.len() {
+        if let Some((next, _)) = jobs.get(i + BYTES_AHEAD)
+            && let Some(range) = next.stored()
+        {
+            next.source.storage.prefetch(range);
+        }
+        let (plan, place) = &mut jobs[i];
+        fill(plan, place).map_err(|e| plan.locate(e))?;
     }
     Ok(())
+}
+
+/// The stored bytes of the chunks that are not in memory. The plans are sorted by file.
+fn fetch_chunks(plans: &[&Plan<'_>]) -> Result<Vec<Option<Vec<u8>>>> {
+    let mut all = Vec::with_capacity(plans.len());
+    for of_one_file in plans.chunk_by(|a, b| a.shard == b.shard) {
+        let source = of_one_file[0].source;
+        if source.storage.is_mapped() {
+            all.extend(of_one_file.iter().map(|_| None));
+            continue;
+        }
+        let first = all.len();
+        for plan in of_one_file {
+            let length = plan.chunk().map_or(Ok(0), |chunk| stored_length(source, chunk));
+            all.push(Some(bytes::zeroed("chunk", length.map_err(|e| plan.locate(e))? as u64)?));
+        }
+        let mut ops: Vec<_> = of_one_file
+            .iter()
+            .zip(all[first..].iter_mut().flatten())
+            .filter_map(|(plan, out)| Some(ReadOp { at: plan.chunk()?.stored.start, out }))
+            .collect();
+        let fetched = source.storage.read_many(&mut ops);
+        fetched.map_err(|e| blame(of_one_file.iter().copied(), source, e))?;
+    }
+    Ok(all)
+}
+
+/// How many of the plans to fetch at once: at least one, and not more bytes than [`FETCH_BYTES`].
+fn fitting<'p, 'a: 'p>(plans: impl Iterator<Item = &'p Plan<'a>>) -> usize {
+    let mut bytes = 0;
+    let fits = plans.take_while(|plan| {
+        let range = plan.stored().unwrap_or(0..0);
+        bytes += range.end.saturating_sub(range.start);
+        bytes <= FETCH_BYTES
+    });
+    fits.count().max(1)
+}
+
+/// An error of a read of many ranges, told of the record whose bytes could not be read.
+#[cold]
+fn blame<'p, 'a: 'p>(mut plans: impl Iterator<Item = &'p Plan<'a>>, source: &Source, error: Error) -> Error {
+    let at = error.offset();
+    match plans.find(|plan| at.is_some_and(|at| plan.stored().is_some_and(|range| range.contains(&at)))) {
+        Some(plan) => plan.locate(error),
+        None if matches!(error.kind(), Kind::External(_)) => error,
+        None => error.in_file(source.storage.name()),
+    }
 }

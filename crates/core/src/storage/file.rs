@@ -5,16 +5,21 @@
 //! a file that is not the same one any more when it is opened again is an error, not a mixture.
 
 use super::handles::{Handle, Handles};
+#[cfg(target_os = "linux")]
+use super::map::{Map, State};
 use super::{Borrowed, ReadOp, Storage};
 use crate::bytes;
 use crate::error::{Error, Result};
+#[cfg(target_os = "linux")]
+use crate::prefetch;
 use crate::process;
 use arc_swap::Guard;
 use std::fs::Metadata;
 use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// What makes a file the same file: compared when it is opened again.
@@ -57,33 +62,12 @@ pub struct OpenFile {
     /// moment before it copies memory, so that a thread that opens or closes files in between leaves the child with
     /// numbers that mean other files.
     generation: AtomicU64,
-    #[cfg(target_os = "linux")]
-    map: Option<super::map::Map>,
 }
 
 impl OpenFile {
-    /// Read by positional reads.
-    pub fn plain(file: std::fs::File) -> Self {
-        OpenFile {
-            file: ManuallyDrop::new(file),
-            generation: AtomicU64::new(process::generation()),
-            #[cfg(target_os = "linux")]
-            map: None,
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn new(file: std::fs::File, size: u64, io: Io) -> Self {
-        let is_wanted = io == Io::Map || io == Io::Auto && is_of_this_machine(&file);
-        let map = if is_wanted { super::map::Map::new(&file, size) } else { None };
-        let mut opened = Self::plain(file);
-        opened.map = map;
-        opened
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn new(file: std::fs::File, _size: u64, _io: Io) -> Self {
-        Self::plain(file)
+    /// A file that was just opened in this process.
+    pub fn new(file: std::fs::File) -> Self {
+        OpenFile { file: ManuallyDrop::new(file), generation: AtomicU64::new(process::generation()) }
     }
 
     /// Whether the descriptor is right in this process: looked at once in each.
@@ -97,13 +81,6 @@ impl OpenFile {
             self.generation.store(generation, Relaxed);
         }
         is_right
-    }
-
-    fn is_mapped(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        return self.map.is_some();
-        #[cfg(not(target_os = "linux"))]
-        return false;
     }
 }
 
@@ -136,30 +113,38 @@ fn is_of_this_machine(file: &std::fs::File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u64 & 0xFFFF_FFFF)))
 }
 
-/// A range of a mapped file, which is held open as long as this lives.
+/// A range of a mapped file.
 #[cfg(target_os = "linux")]
-pub struct MappedRange {
-    file: arc_swap::Guard<Option<Arc<OpenFile>>>,
+pub struct MappedRange<'a> {
+    file: &'a LocalFile,
+    map: &'a Map,
     at: usize,
-    length: usize,
+    bytes: &'a [u8],
 }
 
 #[cfg(target_os = "linux")]
-impl MappedRange {
-    fn map(&self) -> Option<&super::map::Map> {
-        self.file.as_ref().and_then(|file| file.map.as_ref())
-    }
-
+impl<'a> MappedRange<'a> {
     /// The bytes in place.
-    pub fn bytes(&self) -> &[u8] {
-        self.map().and_then(|map| map.bytes().get(self.at..self.at + self.length)).unwrap_or_default()
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// An error if the file was cut under the map.
+    #[inline]
     pub fn intact(&self) -> Result<()> {
-        match self.map() {
-            Some(map) if !map.intact() => Err(map.broken().at(self.at as u64)),
-            _ => Ok(()),
+        if !self.file.is_checked {
+            // A file that is cut inside a page reads as zeros from there to the end of the page, with no signal. A
+            // checksum sees that. Without one, a look at the last byte finds every cut but those in the last page,
+            // and only who reads from that one has to ask for the size.
+            self.map.touch_end();
+            if self.at + self.bytes.len() > self.map.last_page() {
+                self.file.unchanged()?;
+            }
+        }
+        match self.map.state() {
+            State::Intact => Ok(()),
+            state => Err(self.file.unreadable(self.map, state, self.at as u64)),
         }
     }
 }
@@ -171,12 +156,11 @@ pub struct LocalFile {
     identity: Identity,
     handle: Arc<Handle>,
     handles: Arc<Handles>,
-    io: Io,
-    /// A file cut inside a page reads as zeros there, with no signal. A checksum sees that; without one, the size is
-    /// compared at every read.
+    /// Whether what is read is verified by checksums.
     is_checked: bool,
-    /// Whether it was mapped when it was opened last: a guess that costs no look at the handle.
-    was_mapped: AtomicBool,
+    /// Needs no descriptor, and is not one of the things that are closed when there are too many.
+    #[cfg(target_os = "linux")]
+    map: Option<Map>,
 }
 
 impl LocalFile {
@@ -197,11 +181,34 @@ impl LocalFile {
         let (file, metadata) = open(path, &name)?;
         let handle = Arc::new(Handle::default());
         let identity = Identity::of(&metadata);
-        let opened = Arc::new(OpenFile::new(file, identity.size, io));
-        let was_mapped = AtomicBool::new(opened.is_mapped());
-        handles.admit(&handle, opened);
-        let (path, handles) = (path.to_owned(), handles.clone());
-        Ok(LocalFile { path, name, identity, handle, handles, io, is_checked, was_mapped })
+        #[cfg(target_os = "linux")]
+        let map = match io {
+            Io::Auto if !is_of_this_machine(&file) => None,
+            Io::Plain => None,
+            Io::Auto | Io::Map => Map::new(&file, identity.size),
+        };
+        #[cfg(not(target_os = "linux"))]
+        let _ = io;
+        handles.admit(&handle, Arc::new(OpenFile::new(file)));
+        Ok(LocalFile {
+            path: path.to_owned(),
+            name,
+            identity,
+            handle,
+            handles: handles.clone(),
+            is_checked,
+            #[cfg(target_os = "linux")]
+            map,
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    #[cold]
+    fn unreadable(&self, map: &Map, state: State, at: u64) -> Error {
+        match state {
+            State::Retired => Error::closed("these records were closed meanwhile").hint("open them again"),
+            _ => map.broken().in_file(&self.name).at(at),
+        }
     }
 
     fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
@@ -218,8 +225,7 @@ impl LocalFile {
                 .found(format_args!("{found:?}"))
                 .hint("open it again to read the new one"));
         }
-        let file = Arc::new(OpenFile::new(file, self.identity.size, self.io));
-        self.was_mapped.store(file.is_mapped(), Relaxed);
+        let file = Arc::new(OpenFile::new(file));
         self.handles.admit(&self.handle, file.clone());
         Ok(Guard::from_inner(Some(file)))
     }
@@ -310,26 +316,29 @@ impl Storage for LocalFile {
     }
 
     #[cfg(target_os = "linux")]
+    #[inline]
     fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>> {
-        let file = self.file()?;
-        let Some(OpenFile { map: Some(map), file: descriptor, .. }) = file.as_deref() else {
+        let Some(map) = &self.map else { return Ok(None) };
+        let begin = usize::try_from(at).unwrap_or(usize::MAX);
+        let Some(bytes) = map.bytes().get(begin..begin.saturating_add(length)) else {
+            bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
             return Ok(None);
         };
-        let range = bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
         look_after_the_guard();
-        if !map.intact() {
-            return Err(map.broken().in_file(&self.name).at(at));
+        match map.state() {
+            State::Intact => Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes }))),
+            // Given back by one of several who share it: the others go on without.
+            State::Retired => Ok(None),
+            State::Broken => Err(self.unreadable(map, State::Broken, at)),
         }
-        if !self.is_checked {
-            let size =
-                descriptor.metadata().map_err(|e| Error::io("reading failed", e).in_file(&self.name))?.len();
-            bytes::range("read", at, length as u64, size).map_err(|e| e.in_file(&self.name))?;
-        }
-        Ok(Some(Borrowed::Mapped(MappedRange { file, at: range.start as usize, length })))
     }
 
     fn release(&self) {
         self.handle.close();
+        #[cfg(target_os = "linux")]
+        if let Some(map) = &self.map {
+            map.retire();
+        }
     }
 
     fn unchanged(&self) -> Result<()> {
@@ -350,14 +359,27 @@ impl Storage for LocalFile {
 
     #[cfg(target_os = "linux")]
     fn is_mapped(&self) -> bool {
-        self.was_mapped.load(Relaxed)
+        self.map.as_ref().is_some_and(|map| map.state() != State::Retired)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_cached(&self, at: u64, length: usize) -> bool {
+        self.map.as_ref().is_none_or(|map| map.is_cached(at, length))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn prefetch(&self, range: Range<u64>) {
+        /// Behind its first lines, the processor finds the rest of a record by itself.
+        const LINES: usize = 512;
+        let (Ok(begin), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end)) else { return };
+        if let Some(bytes) = self.map.as_ref().and_then(|map| map.bytes().get(begin..end)) {
+            prefetch::bytes(bytes, LINES);
+        }
     }
 
     #[cfg(target_os = "linux")]
     fn will_need(&self, ranges: &mut dyn Iterator<Item = (u64, usize)>) {
-        if let Ok(file) = self.file()
-            && let Some(OpenFile { map: Some(map), .. }) = file.as_deref()
-        {
+        if let Some(map) = &self.map {
             ranges.for_each(|(at, length)| map.will_need(at, length));
         }
     }

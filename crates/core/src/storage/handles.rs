@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn at_most_the_limit_is_open_and_the_unused_one_is_closed() {
         let handles = Handles::new(3);
-        let file = || Arc::new(OpenFile::plain(tempfile::tempfile().unwrap()));
+        let file = || Arc::new(OpenFile::new(tempfile::tempfile().unwrap()));
         let all: Vec<_> = (0..10).map(|_| Arc::new(Handle::default())).collect();
         for handle in &all {
             handles.admit(handle, file());

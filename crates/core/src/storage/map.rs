@@ -4,22 +4,38 @@
 //! map, or a disk that fails, is not an error return there: it is the signal SIGBUS, which ends the process. So
 //! there is a guard. Its handler recognises faults inside our own maps by their address, marks the map as broken,
 //! puts a page of zeros where the fault was, and lets the interrupted copy go on; whoever copied looks at the mark
-//! afterwards and throws the copy away ([`Map::intact`]). Every other fault goes to the handler that was there
+//! afterwards and throws the copy away ([`Map::state`]). Every other fault goes to the handler that was there
 //! before.
 //!
 //! The order matters: the mark is set before the page is placed, so that no copy can see the zeros without the mark.
-//! A reader holds the map while it copies, so that the handler never replaces somebody else's memory.
+//! A reader borrows the map while it copies, so that the handler never replaces somebody else's memory.
+//!
+//! A map is given back in the same way ([`Map::retire`]): readers may be copying at that moment, so the file is
+//! replaced by zeros under the same addresses and the map is marked. That costs readers no count of who is reading.
 
 use crate::error::Error;
 use std::fs::File;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// A mapped file.
 pub struct Map {
     begin: NonNull<u8>,
     len: usize,
     slot: &'static Slot,
+    /// Buffers that look straight at the map and check nothing: it stays as long as one is there.
+    exports: AtomicUsize,
+}
+
+/// What can be said of the bytes of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// All that was read so far are bytes of the file.
+    Intact,
+    /// A page could not be read.
+    Broken,
+    /// It was given back.
+    Retired,
 }
 
 // SAFETY: the mapping is read-only and stays in place until `drop`; the slot is made of atomics.
@@ -43,11 +59,13 @@ impl Map {
         // from a cold disk for every 4 KiB that are wanted.
         // SAFETY: advice about our own mapping; nothing is changed.
         let _ = unsafe { rustix::mm::madvise(begin.as_ptr().cast(), len, rustix::mm::Advice::Random) };
-        Some(Map { begin, len, slot: Slot::take(begin.as_ptr() as usize, len) })
+        let slot = Slot::take(begin.as_ptr() as usize, len);
+        Some(Map { begin, len, slot, exports: AtomicUsize::new(0) })
     }
 
     /// The mapped bytes. They are what the file holds at the moment of looking; believe a copy only if
-    /// [`intact`](Self::intact) is true afterwards.
+    /// [`state`](Self::state) says so afterwards.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping covers `len` bytes and stays until `drop`; a fault inside it is answered by the guard.
         // The file may change under us: readers copy or hash the bytes and verify the result, and rely on no two
@@ -55,9 +73,65 @@ impl Map {
         unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.len) }
     }
 
-    /// Whether nothing that was read from the map so far was made up by the guard.
-    pub fn intact(&self) -> bool {
-        !self.slot.broken.load(Ordering::Acquire)
+    /// Whether what was read from the map so far was made up by the guard.
+    #[inline]
+    pub fn state(&self) -> State {
+        match self.slot.state.load(Ordering::Acquire) {
+            INTACT => State::Intact,
+            BROKEN => State::Broken,
+            _ => State::Retired,
+        }
+    }
+
+    /// Looks at the last byte. If the file was cut in a page before that one, this finds out, as a read of the size
+    /// would, at the price of a look at memory. A cut inside the last page stays unseen.
+    #[inline]
+    pub fn touch_end(&self) {
+        // SAFETY: the last byte of the mapping, which has at least one. Volatile, because the value is not wanted.
+        unsafe { self.begin.as_ptr().add(self.len - 1).read_volatile() };
+    }
+
+    /// Where the last page begins.
+    #[inline]
+    pub fn last_page(&self) -> usize {
+        (self.len - 1) & !(guard::page() - 1)
+    }
+
+    /// Gives the file back at once, whoever is reading: what they have is marked as not to be believed. Stays if
+    /// somebody looks at it who checks nothing.
+    pub fn retire(&self) {
+        let before = self.slot.state.swap(RETIRED, Ordering::SeqCst);
+        if before == RETIRED {
+            return;
+        }
+        // The mark first, then the count; `export` does it the other way round, so that one of the two sees the other.
+        if self.exports.load(Ordering::SeqCst) > 0 {
+            self.slot.state.store(before, Ordering::SeqCst);
+            return;
+        }
+        let (protection, flags) = (
+            rustix::mm::ProtFlags::READ,
+            rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::FIXED | rustix::mm::MapFlags::NORESERVE,
+        );
+        // SAFETY: the range is our own mapping. Readers that are in it see zeros, and the mark that was set before.
+        // If it fails, the file stays until `drop`.
+        let _ =
+            unsafe { rustix::mm::mmap_anonymous(self.begin.as_ptr().cast(), self.len, protection, flags) };
+    }
+
+    /// Keeps the map in place until as many [`unexport`](Self::unexport)s have come. False: it is too late.
+    pub fn export(&self) -> bool {
+        self.exports.fetch_add(1, Ordering::SeqCst);
+        let is_there = self.slot.state.load(Ordering::SeqCst) != RETIRED;
+        if !is_there {
+            self.unexport();
+        }
+        is_there
+    }
+
+    /// The end of one [`export`](Self::export).
+    pub fn unexport(&self) {
+        self.exports.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// The error of a map that is not intact.
@@ -66,6 +140,19 @@ impl Map {
             .expected(format_args!("{} bytes in the file, as when it was opened", self.len))
             .found("a page that cannot be read")
             .hint("was it cut or written to meanwhile?")
+    }
+
+    /// Whether the page cache has the first and the last page of a range.
+    pub fn is_cached(&self, at: u64, len: usize) -> bool {
+        let page = guard::page();
+        let ends = [at as usize, (at as usize).saturating_add(len.saturating_sub(1))];
+        ends.into_iter().filter(|&end| end < self.len).all(|end| {
+            let mut there = 0u8;
+            // SAFETY: one page inside our own mapping, and a place for the one byte that tells about it.
+            let asked =
+                unsafe { libc::mincore(self.begin.as_ptr().add(end / page * page).cast(), page, &mut there) };
+            asked != 0 || there & 1 == 1
+        })
     }
 
     /// Tells the system that a range will be read soon, so that it comes from the disk while others are copied.
@@ -91,11 +178,16 @@ impl Drop for Map {
     }
 }
 
+const INTACT: u8 = 0;
+const BROKEN: u8 = 1;
+const RETIRED: u8 = 2;
+
 /// One place in the registry that the signal handler looks into. Never freed, so that it can be read at any time.
 struct Slot {
     begin: AtomicUsize,
     end: AtomicUsize,
-    broken: AtomicBool,
+    /// [`INTACT`], [`BROKEN`] or [`RETIRED`].
+    state: AtomicU8,
     taken: AtomicBool,
     next: *const Slot,
 }
@@ -120,7 +212,7 @@ impl Slot {
     fn take(begin: usize, len: usize) -> &'static Slot {
         let free = |slot: &&Slot| !slot.taken.swap(true, Ordering::AcqRel);
         let slot = slots().find(free).unwrap_or_else(Self::publish);
-        slot.broken.store(false, Ordering::Release);
+        slot.state.store(INTACT, Ordering::Release);
         slot.end.store(begin + len, Ordering::Release);
         slot.begin.store(begin, Ordering::Release);
         slot
@@ -130,7 +222,7 @@ impl Slot {
         let fresh = Box::new(Slot {
             begin: AtomicUsize::new(0),
             end: AtomicUsize::new(0),
-            broken: AtomicBool::new(false),
+            state: AtomicU8::new(INTACT),
             taken: AtomicBool::new(true),
             next: std::ptr::null(),
         });
@@ -158,7 +250,7 @@ impl Slot {
 
 /// The signal handler and its installation.
 mod guard {
-    use super::{Ordering, slots};
+    use super::{BROKEN, Ordering, slots};
     use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize};
 
     /// What was installed before us. Leaked, because the handler may look at any time.
@@ -166,6 +258,11 @@ mod guard {
     static PAGE: AtomicUsize = AtomicUsize::new(0);
     /// The thread that is passing a signal on, if one is: whoever came after us may call us back.
     static PASSING: AtomicI32 = AtomicI32::new(0);
+
+    /// The size of a page.
+    pub(super) fn page() -> usize {
+        PAGE.load(Ordering::Relaxed)
+    }
 
     fn current() -> Option<libc::sigaction> {
         // SAFETY: an all-zero action is a valid value of the C struct, and the call fills it.
@@ -204,7 +301,7 @@ mod guard {
         let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
         let is_fault = code > 0;
         if is_fault && let Some(slot) = slots().find(|slot| slot.holds(address)) {
-            slot.broken.store(true, Ordering::Release);
+            slot.state.store(BROKEN, Ordering::Release);
             let page = PAGE.load(Ordering::Acquire);
             // SAFETY: the page lies inside a mapping of ours, which its reader holds in place; a private page of
             // zeros there is seen by readers of that map alone, and they look at the mark.
@@ -280,7 +377,7 @@ mod tests {
     fn a_file_cut_under_a_map_marks_it_in_every_thread() {
         let (temp, map) = mapped(&vec![7; 1 << 20]);
         assert_eq!(map.bytes()[1 << 19], 7);
-        assert!(map.intact());
+        assert_eq!(map.state(), State::Intact);
         temp.as_file().set_len(4096).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -288,10 +385,32 @@ mod tests {
                 scope.spawn(move || {
                     let sum: u64 = map.bytes()[thread * 4096..].iter().map(|&b| u64::from(b)).sum();
                     assert!(sum <= 7 << 20);
-                    assert!(!map.intact());
+                    assert_eq!(map.state(), State::Broken);
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_cut_before_the_last_page_is_found_by_a_look_at_the_last_byte() {
+        let (temp, map) = mapped(&vec![7; 1 << 20]);
+        map.touch_end();
+        assert_eq!(map.state(), State::Intact);
+        temp.as_file().set_len((1 << 20) - 4097).unwrap();
+        map.touch_end();
+        assert_eq!(map.state(), State::Broken);
+    }
+
+    #[test]
+    fn a_retired_map_reads_as_zeros_and_says_so() {
+        let (_temp, map) = mapped(&[7; 10_000]);
+        assert!(map.export());
+        map.retire();
+        assert_eq!((map.state(), map.bytes()[9999]), (State::Intact, 7), "somebody looks at it");
+        map.unexport();
+        map.retire();
+        assert_eq!((map.state(), map.bytes()[9999]), (State::Retired, 0));
+        assert!(!map.export());
     }
 
     #[test]
@@ -299,12 +418,12 @@ mod tests {
         let (temp, map) = mapped(&[1; 10_000]);
         temp.as_file().set_len(0).unwrap();
         assert_eq!(map.bytes()[9000], 0);
-        assert!(!map.intact());
+        assert_eq!(map.state(), State::Broken);
         drop(map);
         let before = slots().count();
         for _ in 0..100 {
             let (_temp, map) = mapped(&[1; 10_000]);
-            assert!(map.intact());
+            assert_eq!(map.state(), State::Intact);
         }
         assert!(slots().count() <= before + 8, "slots of dropped maps are taken again");
     }

@@ -25,6 +25,7 @@ pub mod skim;
 pub mod window;
 
 use crate::error::Result;
+use std::ops::Range;
 
 /// One range of a storage, and the place its bytes go.
 pub struct ReadOp<'a> {
@@ -80,6 +81,14 @@ pub trait Storage: Send + Sync {
 
     /// Tells that ranges `(at, length)` are about to be borrowed, so that cold ones are fetched together.
     fn will_need(&self, _ranges: &mut dyn Iterator<Item = (u64, usize)>) {}
+
+    /// Whether a range can be borrowed without waiting for a disk. Costs a system call.
+    fn is_cached(&self, _at: u64, _length: usize) -> bool {
+        true
+    }
+
+    /// Tells that a range is about to be borrowed, so that its beginning comes into the processor's cache.
+    fn prefetch(&self, _range: Range<u64>) {}
 }
 
 /// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if
@@ -89,11 +98,12 @@ pub enum Borrowed<'a> {
     Memory(&'a [u8]),
     /// In a mapped file, which is held open.
     #[cfg(target_os = "linux")]
-    Mapped(file::MappedRange),
+    Mapped(file::MappedRange<'a>),
 }
 
 impl Borrowed<'_> {
     /// The bytes.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Borrowed::Memory(bytes) => bytes,
@@ -103,6 +113,7 @@ impl Borrowed<'_> {
     }
 
     /// An error if the bytes that were seen are not those of the file.
+    #[inline]
     pub fn intact(&self) -> Result<()> {
         match self {
             Borrowed::Memory(_) => Ok(()),
@@ -113,6 +124,7 @@ impl Borrowed<'_> {
 
     /// The result of `act` on the bytes, unless they were not intact: then that is the error, whatever `act` made
     /// of them.
+    #[inline]
     pub fn with<T>(&self, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         let result = act(self.bytes());
         self.intact()?;

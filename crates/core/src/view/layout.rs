@@ -9,8 +9,7 @@ pub fn chunk_records(reader: &Reader) -> Result<Option<u64>> {
     // What files of several chunks say, and the most that the only chunk of a file holds.
     let (mut full, mut only) = (None, 0);
     for shard in reader.shards().iter().filter(|shard| shard.records() > 0) {
-        let Some(source) = &*shard.source()? else { return Ok(None) };
-        let table = &source.table;
+        let table = &shard.source()?.table;
         let (first, _) = table.locate(0)?;
         let (last, _) = table.locate(table.records() - 1)?;
         if last.first_record == 0 {

@@ -4,6 +4,7 @@ use super::{ENTRY, HEADER};
 use crate::bytes;
 use crate::error::{Error, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table};
+use crate::prefetch;
 use crate::storage::{self, Storage};
 use std::ops::Range;
 
@@ -184,7 +185,18 @@ impl Table for Samples {
     }
 
     fn direct(&self, record: u64) -> Result<Option<Range<u64>>> {
+        // The checksum lies elsewhere; it can come while the record does.
+        self.prefetch(record);
         Ok(Some(self.range(record)))
+    }
+
+    fn prefetch(&self, record: u64) {
+        let (checksum, offset) = (4 * record as usize, 4 * self.n as usize + 8 * record as usize);
+        for at in [checksum, offset] {
+            if let Some(entry) = self.tables.get(at) {
+                prefetch::address(entry);
+            }
+        }
     }
 
     fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {

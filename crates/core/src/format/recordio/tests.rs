@@ -35,7 +35,7 @@ fn options(codec: &str, chunk_bytes: u64) -> WriteOptions {
 fn reader(file: &[u8], cache: usize) -> Result<Reader> {
     let storage = Arc::new(Memory::new("test.recordio", file.to_vec()));
     let shard = Shard::over(storage, Default::default(), Some("recordio"), ReadOptions::default())?;
-    Reader::new(vec![Arc::new(shard)], cache)
+    Reader::new(vec![Arc::new(shard)], cache, None)
 }
 
 /// All records by number, twice: the second time by what was remembered the first time.

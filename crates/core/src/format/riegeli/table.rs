@@ -9,8 +9,9 @@
 use super::block;
 use super::chunk::ChunkView;
 use super::words::Words;
+use crate::bytes;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way};
 
 /// Stands for a decoded size that the file does not tell.
 const UNKNOWN: u64 = u64::MAX;
@@ -269,6 +270,25 @@ impl Table for ChunkTable {
         // should allocate by it before.
         let most = self.options.limits.decoded_chunk_bytes.max(end - words[0]);
         Ok(Some(words[1]).filter(|&size| size <= most))
+    }
+
+    fn way(&self, record: u64) -> Result<Way> {
+        let (chunk, row) = self.locate(record)?;
+        if self.shape != Shape::One {
+            return Ok(Way::Among(chunk, row));
+        }
+        match self.size(record)? {
+            Some(size) => Ok(Way::Alone(chunk, bytes::in_memory("record", size)?)),
+            None => Ok(Way::Among(chunk, row)),
+        }
+    }
+
+    fn prefetch(&self, record: u64) {
+        match self.shape {
+            Shape::One => self.words.prefetch(record * 2),
+            Shape::Equal { group } => self.words.prefetch(record / group),
+            Shape::Unequal => {}
+        }
     }
 
     fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::TableHome;
+use crate::prefetch;
 use std::fs::File;
 use std::io::Write;
 
@@ -69,7 +70,18 @@ impl Words {
         Ok(())
     }
 
+    /// Asks for a word that will be read soon.
+    #[inline]
+    pub fn prefetch(&self, index: u64) {
+        if let Words::Memory(words) = self
+            && let Some(word) = words.get(index as usize)
+        {
+            prefetch::address(word);
+        }
+    }
+
     /// Fills `out` with the words from `index` on, which must be there.
+    #[inline]
     pub fn get(&self, index: u64, out: &mut [u64]) -> Result<()> {
         let missing = || Error::format(format!("table lookup out of range: {index}"));
         match self {

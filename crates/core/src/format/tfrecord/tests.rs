@@ -41,7 +41,7 @@ fn codec(name: &str) -> WriteOptions {
 fn read_with(file: &[u8], options: ReadOptions) -> Result<Vec<Vec<u8>>> {
     let storage = Arc::new(Memory::new("test.tfrecord", file.to_vec()));
     let shard = Shard::over(storage, Default::default(), Some("tfrecord"), options)?;
-    let reader = Reader::new(vec![Arc::new(shard)], 1 << 20)?;
+    let reader = Reader::new(vec![Arc::new(shard)], 1 << 20, None)?;
     let one_by_one = (0..reader.len()).map(|i| reader.read(i)).collect::<Result<Vec<_>>>()?;
     let mut batch: Vec<Vec<u8>> = Vec::new();
     reader.read_batch(&(0..reader.len()).collect::<Vec<_>>(), &mut batch)?;
