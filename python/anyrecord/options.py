@@ -82,7 +82,7 @@ def open_options(
 def tell_if_worker() -> None:
     """Tells the core if this process was started by `multiprocessing`: then others have the other cores.
 
-    A forked child is known without; one that was started anew knows it by its name before it knows its parent.
+    A forked child is known without; one that was started anew has a name before it knows its parent.
     """
     process = sys.modules.get("multiprocessing.process")
     if process is not None and (

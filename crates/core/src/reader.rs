@@ -232,6 +232,11 @@ impl Reader {
         self.shards[shard].source()?.table.size(record)
     }
 
+    /// Whether reads have been hot lately.
+    pub fn is_warm(&self) -> bool {
+        self.warmth.is_warm()
+    }
+
     /// Whether reading a record is likely to be over sooner than another thread could use the time.
     #[inline]
     pub fn is_quick(&self, plan: &Plan<'_>) -> bool {
@@ -342,10 +347,11 @@ fn with_stored<T>(source: &Source, chunk: &Chunk, act: impl FnOnce(&[u8]) -> Res
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    let length = stored_length(source, chunk)?;
-    if let Some(borrowed) = source.storage.borrow(chunk.stored.start, length)? {
+    let length = chunk.stored.end.saturating_sub(chunk.stored.start);
+    if let Some(borrowed) = source.storage.borrow(chunk.stored.start, bytes::in_memory("chunk", length)?)? {
         return borrowed.with(act);
     }
+    let length = stored_length(source, chunk)?;
     // Taken, not borrowed: a storage in Python may read records itself while it is being read from.
     let mut scratch = SCRATCH.take();
     if scratch.len() < length {

@@ -55,14 +55,15 @@ impl BytesList {
         BytesList { objects: (0..count).map(|_| None).collect() }
     }
 
-    /// The objects, all delivered.
-    pub fn into_vec(self) -> Vec<Py<PyBytes>> {
-        self.objects.into_iter().flatten().collect()
+    /// The objects, all delivered, the last one first.
+    pub fn into_reversed(self) -> Vec<Py<PyBytes>> {
+        self.objects.into_iter().rev().flatten().collect()
     }
 
     /// The objects as a list.
     pub fn into_list(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-        PyList::new(py, self.into_vec())
+        let delivered = self.objects.into_iter().map(|object| object.map(|object| object.into_bound(py)));
+        PyList::new(py, delivered)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyFloat, PyInt, PyRange, PyRangeMethods, PyString};
+use pyo3::types::{PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PyString};
 
 /// A Python index as a position: negative ones count from the end.
 pub fn position(index: i64, len: u64) -> PyResult<u64> {
@@ -16,7 +17,30 @@ fn out_of_range(index: impl std::fmt::Display, len: u64) -> PyErr {
 }
 
 /// One index: an `int`, or anything with `__index__`. None: it is neither.
+#[inline]
 pub fn one(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
+    if let Some(index) = small_int(key)
+        && (index as u64) < len
+    {
+        return Ok(Some(index as u64));
+    }
+    one_of_any_kind(key, len)
+}
+
+/// The value of an `int` that is neither negative nor large: the index that nearly everybody uses, asked for without
+/// the detours that other kinds need.
+#[inline]
+fn small_int(key: &Bound<'_, PyAny>) -> Option<i64> {
+    if !key.is_exact_instance_of::<PyInt>() {
+        return None;
+    }
+    // SAFETY: an `int` and a place for the flag; nothing is raised for one that is too large, the flag tells.
+    let mut overflow = 0;
+    let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(key.as_ptr(), &mut overflow) };
+    (overflow == 0 && value >= 0).then_some(value)
+}
+
+fn one_of_any_kind(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
     match key.extract::<i64>() {
         Ok(index) => position(index, len).map(Some),
         // An integer of any size is an index, if a hopeless one.
@@ -28,6 +52,13 @@ pub fn one(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
 
 /// Many indices: a list, a range, an array of integers, any iterable of what has `__index__`.
 pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
+    if let Ok(list) = keys.cast_exact::<PyList>() {
+        let mut found = Vec::with_capacity(list.len());
+        for item in list {
+            found.push(one(&item, len)?.ok_or_else(|| wrong_type(&item))?);
+        }
+        return Ok(found);
+    }
     if keys.is_instance_of::<PyString>()
         || keys.is_instance_of::<PyBytes>()
         || keys.is_instance_of::<PyFloat>()

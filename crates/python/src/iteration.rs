@@ -11,9 +11,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::Arc;
 
-/// How far it reads ahead at the most, in records and (about) in bytes.
-const MOST_RECORDS: u64 = 1024;
-const MOST_BYTES: u64 = 4 << 20;
+/// How far it reads ahead at the most, in records and (about) in bytes: what stays in the processor's cache until it
+/// is handed over, and is enough work for several threads where it has to be decompressed.
+const MOST_RECORDS: u64 = 512;
+const MOST_BYTES: u64 = 1 << 20;
+/// How far a cold file is asked for ahead of that, in records and (about) in bytes.
+const FORESEEN_RECORDS: u64 = 4096;
+const FORESEEN_BYTES: u64 = 8 << 20;
 
 struct State {
     /// The next position to read.
@@ -24,6 +28,8 @@ struct State {
     ahead: u64,
     /// Up to here records are read one by one, because reading them together failed.
     singly: u64,
+    /// Up to here they were asked for ahead.
+    foreseen: u64,
 }
 
 /// Iterates over records, reading ahead.
@@ -37,7 +43,7 @@ pub struct RecordsIterator {
 impl RecordsIterator {
     pub fn new(reader: Arc<Reader>, view: View, position: u64) -> Self {
         let next = position.min(view.len());
-        let state = State { next, ready: Vec::new(), ahead: 8, singly: 0 };
+        let state = State { next, ready: Vec::new(), ahead: 8, singly: 0, foreseen: 0 };
         RecordsIterator { reader, view, state: Owned::new(state) }
     }
 
@@ -50,12 +56,12 @@ impl RecordsIterator {
         let count = until - state.next;
         match read_many(py, &self.reader, &self.view, (state.next..until).collect()) {
             Ok(list) => {
-                state.ready = list.into_vec();
-                state.ready.reverse();
+                state.ready = list.into_reversed();
                 let bytes: usize = state.ready.iter().map(|r| r.as_bytes(py).len()).sum();
-                let mean = bytes as u64 / count.max(1);
-                state.ahead = (2 * state.ahead).min(MOST_RECORDS).min(MOST_BYTES / mean.max(1)).max(1);
+                let mean = (bytes as u64 / count.max(1)).max(1);
+                state.ahead = (2 * state.ahead).min(MOST_RECORDS).min(MOST_BYTES / mean).max(1);
                 state.next = until;
+                self.foresee(py, state, mean);
             }
             // Not about a record, but what a signal handler raised. Nothing is lost, the next call tries again.
             Err(error) if !is_about_a_record(py, &error) => return Err(error),
@@ -67,6 +73,26 @@ impl RecordsIterator {
             }
         }
         Ok(())
+    }
+}
+
+impl RecordsIterator {
+    /// Asks for what comes next, if reads have been cold lately: the disk works while the records before it are used.
+    fn foresee(&self, py: Python<'_>, state: &mut State, mean: u64) {
+        let distance = FORESEEN_RECORDS.min(FORESEEN_BYTES / mean);
+        // Half of the distance is asked for at a time, so that it is asked for in large pieces.
+        if self.reader.is_warm() || state.foreseen >= state.next + distance / 2 {
+            return;
+        }
+        let (from, until) = (state.foreseen.max(state.next), self.view.len().min(state.next + distance));
+        state.foreseen = until;
+        if from < until {
+            py.detach(|| {
+                let mut positions: Vec<u64> = (from..until).collect();
+                self.view.get_many(&mut positions);
+                self.reader.will_read(&positions);
+            });
+        }
     }
 }
 

@@ -164,7 +164,7 @@ pub struct ChunkView<'a> {
     /// Where it lies in the file.
     pub range: Range<u64>,
     stored: &'a [u8],
-    checksums: bool,
+    pub(super) checksums: bool,
 }
 
 impl<'a> ChunkView<'a> {
@@ -206,12 +206,29 @@ impl<'a> ChunkView<'a> {
 
     /// Checks the block headers up to the end of the data, and the data's hash.
     pub fn verify(&self) -> Result<()> {
-        self.check_blocks(self.range.start..self.data_end())?;
+        self.check_data_blocks()?;
+        let mut hasher = highway::Hasher::new();
+        if self.checksums {
+            self.data_pieces().for_each(|piece| hasher.update(piece));
+        }
+        self.check_data_hash(hasher)
+    }
+
+    /// Checks the block headers up to the end of the data.
+    pub(super) fn check_data_blocks(&self) -> Result<()> {
+        self.check_blocks(self.range.start..self.data_end())
+    }
+
+    /// The parts of the data between block headers.
+    pub(super) fn data_pieces(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.pieces(0..self.header.data_size)
+    }
+
+    /// Compares the hash of all data with the header's.
+    pub(super) fn check_data_hash(&self, hasher: highway::Hasher) -> Result<()> {
         if !self.checksums {
             return Ok(());
         }
-        let mut hasher = highway::Hasher::new();
-        self.pieces(0..self.header.data_size).for_each(|piece| hasher.update(piece));
         let (expected, found) = (self.header.data_hash, hasher.finish());
         if expected == found {
             return Ok(());
@@ -279,7 +296,6 @@ impl<'a> ChunkView<'a> {
     /// The only record, verified and unpacked into `out`, which has the record's size.
     pub fn decode_one(&self, out: &mut [u8], limits: &Limits) -> Result<()> {
         if self.header.kind == kind::SIMPLE {
-            self.verify()?;
             return simple::decode_one(self, out, limits).map_err(|e| e.at(self.range.start));
         }
         let decoded = self.decode(limits)?;

@@ -5,6 +5,7 @@
 //! | [`block`] | block headers: where they are, what they say |
 //! | [`chunk`] | chunk headers, and a chunk in memory with the block headers taken out |
 //! | [`simple`] | chunks of records one after the other |
+//! | [`lone`] | the short way through a chunk of one uncompressed record |
 //! | [`transpose_decode`] | chunks of records taken apart by field, read |
 //! | [`transpose_encode`], [`state_machine`], [`message`] | the same, written |
 //! | [`stream`] | simple chunks read record by record |
@@ -14,6 +15,7 @@
 
 pub mod block;
 pub mod chunk;
+pub mod lone;
 pub mod message;
 pub mod simple;
 pub mod state_machine;

@@ -8,10 +8,12 @@
 
 use super::block;
 use super::chunk::ChunkView;
+use super::lone;
 use super::words::Words;
 use crate::bytes;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way};
+use std::ops::Range;
 
 /// Stands for a decoded size that the file does not tell.
 const UNKNOWN: u64 = u64::MAX;
@@ -203,6 +205,14 @@ impl ChunkTable {
         Ok(Chunk { index, stored, first_record, records })
     }
 
+    /// The size of the only record of a chunk. One that nothing allows is left to decoding, which says what is wrong
+    /// with it; nobody should allocate by it before.
+    #[inline]
+    fn believable(&self, size: u64, stored: Range<u64>) -> Option<u64> {
+        let most = self.options.limits.decoded_chunk_bytes.max(stored.end.saturating_sub(stored.start));
+        Some(size).filter(|&size| size <= most)
+    }
+
     /// The chunk that holds a record, where groups are unequal.
     fn search(&self, record: u64) -> Result<u64> {
         let (mut low, mut high) = (0, self.chunks);
@@ -266,17 +276,23 @@ impl Table for ChunkTable {
         let wanted = if record + 1 == self.chunks { 2 } else { 3 };
         self.words.get(record * 2, &mut words[..wanted])?;
         let end = if wanted == 2 { self.end } else { words[2] };
-        // A size that nothing allows is left to decoding, which says what is wrong with it. Nobody
-        // should allocate by it before.
-        let most = self.options.limits.decoded_chunk_bytes.max(end - words[0]);
-        Ok(Some(words[1]).filter(|&size| size <= most))
+        Ok(self.believable(words[1], words[0]..end))
     }
 
     fn way(&self, record: u64) -> Result<Way> {
-        let (chunk, row) = self.locate(record)?;
-        if self.shape != Shape::One {
-            return Ok(Way::Among(chunk, row));
+        if self.shape == Shape::One
+            && let Words::Memory(words) = &self.words
+            && let Some(&[begin, size, ref behind @ ..]) = words.get(2 * record as usize..)
+        {
+            // All that a lookup takes, where it is needed most: two neighbouring words and the one behind them.
+            let end = behind.first().copied().unwrap_or(self.end);
+            let chunk = Chunk { index: record, stored: begin..end, first_record: record, records: 1 };
+            return Ok(match self.believable(size, begin..end) {
+                Some(size) => Way::Alone(chunk, bytes::in_memory("record", size)?),
+                None => Way::Among(chunk, 0),
+            });
         }
+        let (chunk, row) = self.locate(record)?;
         match self.size(record)? {
             Some(size) => Ok(Way::Alone(chunk, bytes::in_memory("record", size)?)),
             None => Ok(Way::Among(chunk, row)),
@@ -292,6 +308,9 @@ impl Table for ChunkTable {
     }
 
     fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        if lone::decode(chunk.stored.start, stored, self.options.checksums, out) {
+            return Ok(());
+        }
         self.view(chunk, stored)?.decode_one(out, &self.options.limits)
     }
 

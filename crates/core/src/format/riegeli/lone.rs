@@ -1,0 +1,171 @@
+//! The short way through a chunk that holds one uncompressed record: what files of single records are made of.
+//!
+//! It knows what such a chunk looks like byte for byte, and looks at each byte once: the record is copied and hashed
+//! together, so that its bytes come from memory once. Whatever does not look like that goes the long way, which
+//! finds out what it is or what is wrong with it.
+
+use super::block::{BLOCK, left_in_block};
+use super::chunk::{CHUNK_HEADER, ChunkView, kind};
+use crate::bytes;
+use crate::hash::highway;
+use crate::prefetch;
+
+/// Copied, then hashed while it is in the processor's first cache. A multiple of what the hash takes at once.
+const PIECE: usize = 4096;
+const HEADER: usize = CHUNK_HEADER as usize;
+/// The longest size that is written in front of the record: nine bytes of seven bits.
+const MOST_SIZE_BYTES: usize = 9;
+
+/// Puts the record into `out`, which has its size, if the chunk that begins at `begin` is whole, in one piece, as
+/// expected and verified. False: nothing can be said, and `out` holds anything.
+#[inline]
+pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> bool {
+    // No block header in front of it or in it.
+    if begin.is_multiple_of(BLOCK) || left_in_block(begin) < stored.len() as u64 {
+        return false;
+    }
+    let Some((header, behind)) = stored.split_first_chunk::<HEADER>() else { return false };
+    let data_size = bytes::u64_le(header, 8);
+    let one_simple_record = u64::from(kind::SIMPLE) | 1 << 8;
+    if bytes::u64_le(header, 24) != one_simple_record
+        || bytes::u64_le(header, 32) != out.len() as u64
+        || data_size > behind.len() as u64
+    {
+        return false;
+    }
+    let data = &behind[..data_size as usize];
+    // Uncompressed; the length of the sizes; the one size; the record.
+    let Some((&[0, sizes], rest)) = data.split_first_chunk::<2>() else { return false };
+    let sizes = usize::from(sizes);
+    if sizes > MOST_SIZE_BYTES || rest.len() != sizes + out.len() || !is_varint_of(&rest[..sizes], out.len())
+    {
+        return false;
+    }
+    let record = 2 + sizes;
+    if !checksums {
+        out.copy_from_slice(&data[record..]);
+        return true;
+    }
+    if highway::hash(&header[8..]) != bytes::u64_le(header, 0) {
+        return false;
+    }
+    let found = if data.len() <= PIECE {
+        out.copy_from_slice(&data[record..]);
+        highway::hash(data)
+    } else {
+        copy_and_hash(data, record, out)
+    };
+    found == bytes::u64_le(header, 16)
+}
+
+/// Copies `data` from `from` on to `out`, and hashes all of it.
+fn copy_and_hash(data: &[u8], from: usize, out: &mut [u8]) -> u64 {
+    let mut hasher = highway::Hasher::new();
+    let (mut skip, mut done) = (from, 0);
+    let mut pieces = data.chunks(PIECE).peekable();
+    while let Some(piece) = pieces.next() {
+        if let Some(next) = pieces.peek() {
+            prefetch::bytes(next, PIECE);
+        }
+        let wanted = &piece[skip..];
+        out[done..done + wanted.len()].copy_from_slice(wanted);
+        (skip, done) = (0, done + wanted.len());
+        hasher.update(piece);
+    }
+    hasher.finish()
+}
+
+/// Whether the bytes are that number, written as short as it can be.
+#[inline]
+fn is_varint_of(bytes: &[u8], mut number: usize) -> bool {
+    let Some((last, before)) = bytes.split_last() else { return false };
+    for &byte in before {
+        if byte != number as u8 | 0x80 {
+            return false;
+        }
+        number >>= 7;
+    }
+    usize::from(*last) == number && *last < 0x80
+}
+
+impl ChunkView<'_> {
+    /// What [`verify`](Self::verify) does, and copies the data from `from` on to `out` meanwhile.
+    pub fn verify_copying(&self, from: u64, out: &mut [u8]) -> crate::Result<()> {
+        self.check_data_blocks()?;
+        let mut hasher = highway::Hasher::new();
+        let (mut skip, mut done) = (from as usize, 0);
+        for part in self.data_pieces() {
+            for piece in part.chunks(PIECE) {
+                let wanted = &piece[skip.min(piece.len())..];
+                skip -= skip.min(piece.len());
+                let room = out.len() - done;
+                let wanted = &wanted[..wanted.len().min(room)];
+                out[done..done + wanted.len()].copy_from_slice(wanted);
+                done += wanted.len();
+                if self.checksums {
+                    hasher.update(piece);
+                }
+            }
+        }
+        self.check_data_hash(hasher)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::put_varint;
+    use crate::format::riegeli::chunk::Header;
+
+    fn chunk(record: &[u8]) -> Vec<u8> {
+        let mut data = vec![0];
+        let mut size = Vec::new();
+        put_varint(&mut size, record.len() as u64);
+        data.push(size.len() as u8);
+        data.extend(size);
+        data.extend_from_slice(record);
+        let header = Header {
+            data_size: data.len() as u64,
+            data_hash: highway::hash(&data),
+            kind: kind::SIMPLE,
+            records: 1,
+            decoded: record.len() as u64,
+        };
+        [&header.to_bytes()[..], &data].concat()
+    }
+
+    #[test]
+    fn records_of_every_size_come_out_whole() {
+        for size in (0..300).chain([4000, 4093, 4094, 4096, 8191, 16_383, 16_384, 60_000]) {
+            let record: Vec<u8> = (0..size).map(|i| (i * 7 % 251) as u8).collect();
+            for checksums in [true, false] {
+                let mut out = vec![1; size];
+                assert!(decode(64, &chunk(&record), checksums, &mut out), "{size}");
+                assert!(out == record, "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_is_believed_and_none_is_a_panic() {
+        for size in [0, 1, 100, 5000] {
+            let stored = chunk(&vec![7; size]);
+            for bit in (0..8 * stored.len()).step_by(if size > 1000 { 37 } else { 1 }) {
+                let mut damaged = stored.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(!decode(64, &damaged, true, &mut vec![0; size]), "bit {bit} of {size} bytes");
+            }
+            for cut in 0..stored.len().min(200) {
+                assert!(!decode(64, &stored[..cut], true, &mut vec![0; size]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_header_in_it_is_left_to_the_long_way() {
+        let stored = chunk(&[7; 100]);
+        assert!(decode(65_536 - stored.len() as u64, &stored, true, &mut [0; 100]));
+        assert!(!decode(65_536 - stored.len() as u64 + 1, &stored, true, &mut [0; 100]));
+        assert!(!decode(65_536, &stored, true, &mut [0; 100]));
+    }
+}
