@@ -4,9 +4,11 @@
 //! who is reading. Many records take `read_batch` in [`batch`], which is the same path for many.
 
 mod batch;
+mod export;
 mod warmth;
 
 pub use batch::Deliver;
+pub use export::Export;
 
 use crate::bytes;
 use crate::cache::Cache;

@@ -10,7 +10,10 @@ use once_cell::race::OnceBox;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{AcqRel, Acquire},
+};
 
 /// An open file: its bytes, its format and its table.
 pub struct Source {
@@ -225,6 +228,11 @@ impl Shard {
         // If somebody else was faster, theirs is as good.
         let _ = self.opened.set(source);
         Ok(self.opened.get().expect("it was set just now"))
+    }
+
+    /// Whether every reader that had it is closed.
+    pub fn is_unused(&self) -> bool {
+        self.users.load(Acquire) == 0
     }
 
     /// One more reader has it.

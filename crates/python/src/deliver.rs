@@ -2,10 +2,11 @@
 
 use crate::errors::external;
 use anyrecord::error::{Error, Result};
-use anyrecord::reader::Deliver;
+use anyrecord::reader::{Deliver, Export};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use std::ffi::{c_int, c_void};
 
 /// A `bytes` object of `size` bytes that are not set yet, and the place to set them.
 ///
@@ -43,6 +44,25 @@ pub fn bytes_with<'py>(
         py.detach(|| fill(&mut [])).map_err(crate::errors::Failure)?;
     }
     Ok(object)
+}
+
+/// A record where it lies, for a `memoryview`.
+#[pyclass(frozen, module = "anyrecord._core")]
+pub struct InPlace {
+    pub export: Export,
+}
+
+#[pymethods]
+impl InPlace {
+    // SAFETY: the bytes stay where they are as long as `export` lives, which the view keeps alive through `slf`.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = slf.get().export.bytes();
+        let (start, length) = (bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len() as ffi::Py_ssize_t);
+        // SAFETY: called by the interpreter with a view to fill; the call takes a reference to `slf`, and refuses
+        // whoever wants to write.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
 }
 
 /// The records of a batch as `bytes` objects.

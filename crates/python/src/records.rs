@@ -1,19 +1,19 @@
 //! `Records`: the sequence. `records[i]` is served here, with no Python code in between.
 
-use crate::deliver::{BytesList, OneBuffer, bytes_with};
+use crate::deliver::{BytesList, InPlace, OneBuffer, bytes_with};
 use crate::errors::Failure;
 use crate::indices;
 use crate::iteration::RecordsIterator;
 use crate::opening::Source;
 use crate::views::fingerprint_of;
 use anyrecord::format::Table;
-use anyrecord::reader::Reader;
+use anyrecord::reader::{Plan, Reader};
 use anyrecord::view::View;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
-use pyo3::types::{PyBytes, PyList, PySlice};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice};
 use std::sync::Arc;
 
 /// Up to this size, a record that is already in memory is copied without giving the GIL away: giving it away and
@@ -28,13 +28,19 @@ pub struct Records {
     pub view: View,
 }
 
+/// Finds the way to a record.
+#[inline]
+fn plan_one<'a>(py: Python<'_>, reader: &'a Reader, record: u64) -> PyResult<Plan<'a>> {
+    match reader.plan_if_open(record).map_err(Failure)? {
+        Some(plan) => Ok(plan),
+        // The file is opened by the first read, which may take its time.
+        None => Ok(py.detach(|| reader.plan(record)).map_err(Failure)?),
+    }
+}
+
 /// Reads one record.
 pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<Bound<'py, PyBytes>> {
-    let plan = match reader.plan_if_open(record).map_err(Failure)? {
-        Some(plan) => plan,
-        // The file is opened by the first read, which may take its time.
-        None => py.detach(|| reader.plan(record)).map_err(Failure)?,
-    };
+    let plan = plan_one(py, reader, record)?;
     match plan.size().map_err(Failure)? {
         Some(size) => {
             let quick = size <= QUICK && reader.is_quick(&plan);
@@ -142,13 +148,31 @@ impl Records {
         fingerprint_of(&self.reader, &self.view)
     }
 
-    /// Reads records into a buffer, one after the other; returns where each ends.
-    fn _read_into(
+    /// The bytes of a record as a read-only `memoryview`, in place wherever that can be.
+    ///
+    /// Where a mapped file holds the record in one piece as it is, nothing is copied and nothing is checked, neither
+    /// checksums nor whether the file was changed: bytes of a file that is cut or written to meanwhile may turn into
+    /// zeros or into others. Everywhere else (compressed records, records cut by a block header, `io="plain"`) the
+    /// view is of a verified copy. The file stays mapped until the view is released, also after `close`.
+    fn buffer<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
+        let Some(position) = indices::one(index, self.view.len())? else {
+            return Err(PyTypeError::new_err("buffer takes one record number"));
+        };
+        let record = self.view.get(position);
+        let plan = plan_one(py, &self.reader, record)?;
+        match self.reader.export(&plan).map_err(Failure)? {
+            Some(export) => PyMemoryView::from(Bound::new(py, InPlace { export })?.as_any()),
+            None => PyMemoryView::from(read_one(py, &self.reader, record)?.as_any()),
+        }
+    }
+
+    /// Reads records into a buffer, one after the other; returns where each begins, and the end, as 64-bit integers.
+    fn _read_into<'py>(
         &self,
-        py: Python<'_>,
-        out: &Bound<'_, PyAny>,
-        indices: &Bound<'_, PyAny>,
-    ) -> PyResult<Vec<usize>> {
+        py: Python<'py>,
+        out: &Bound<'py, PyAny>,
+        indices: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         self.reader.check_open().map_err(Failure)?;
         let mut records = indices::many(indices, self.view.len())?;
         let buffer = PyBuffer::<u8>::get(out).map_err(|_| {
@@ -174,7 +198,9 @@ impl Records {
             self.reader.read_batch(&records, &mut deliver)?;
             deliver.finish()
         });
-        Ok(read.map_err(Failure)?)
+        let ends = read.map_err(Failure)?;
+        let numbers = std::iter::once(0).chain(ends).flat_map(|end| (end as u64).to_ne_bytes());
+        Ok(PyBytes::new(py, &numbers.collect::<Vec<u8>>()))
     }
 
     /// The sizes of all records as little-endian 64-bit integers, if the files know them without reading.

@@ -288,6 +288,12 @@ pub trait Table: Send + Sync {
         None
     }
 
+    /// Where in the stored bytes of its chunk a record of `size` bytes lies, if it lies there in one piece as it is.
+    /// Hashes are not looked at.
+    fn in_place(&self, _chunk: &Chunk, _stored: &[u8], _size: usize) -> Option<usize> {
+        None
+    }
+
     /// Decodes a chunk of one record, whose size is `out.len()`, into `out`.
     fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let decoded = self.decode(chunk, stored)?;

@@ -363,6 +363,24 @@ impl Storage for LocalFile {
     }
 
     #[cfg(target_os = "linux")]
+    fn export(&self) -> bool {
+        self.map.as_ref().is_some_and(Map::export)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn unexport(&self) {
+        if let Some(map) = &self.map {
+            map.unexport();
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn exported(&self, range: Range<u64>) -> Option<&[u8]> {
+        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+        self.map.as_ref()?.bytes().get(range)
+    }
+
+    #[cfg(target_os = "linux")]
     fn is_cached(&self, at: u64, length: usize) -> bool {
         self.map.as_ref().is_none_or(|map| map.is_cached(at, length))
     }

@@ -3,6 +3,7 @@
 use super::{Borrowed, Storage};
 use crate::bytes;
 use crate::error::Result;
+use std::ops::Range;
 
 /// A storage over anything that is a slice of bytes.
 pub struct Memory<B> {
@@ -39,6 +40,15 @@ impl<B: AsRef<[u8]> + Send + Sync> Storage for Memory<B> {
         let range =
             bytes::range("read", at, length as u64, all.len() as u64).map_err(|e| e.in_file(&self.name))?;
         Ok(Some(Borrowed::Memory(&all[range.start as usize..range.end as usize])))
+    }
+
+    fn export(&self) -> bool {
+        true
+    }
+
+    fn exported(&self, range: Range<u64>) -> Option<&[u8]> {
+        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+        self.bytes.as_ref().get(range)
     }
 
     fn is_memory(&self) -> bool {

@@ -71,8 +71,22 @@ pub trait Storage: Send + Sync {
         false
     }
 
-    /// Gives descriptors back until the next read.
+    /// Gives descriptors and maps back.
     fn release(&self) {}
+
+    /// Keeps what can be borrowed in place until [`unexport`](Self::unexport), for somebody who looks at it without
+    /// checks. False: there is nothing to keep.
+    fn export(&self) -> bool {
+        false
+    }
+
+    /// The end of one [`export`](Self::export).
+    fn unexport(&self) {}
+
+    /// Bytes in place, for who has called [`export`](Self::export).
+    fn exported(&self, _range: Range<u64>) -> Option<&[u8]> {
+        None
+    }
 
     /// An error if the bytes are not the ones that were there at the beginning: asked when something does not fit.
     fn unchanged(&self) -> Result<()> {

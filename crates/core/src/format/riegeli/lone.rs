@@ -16,32 +16,46 @@ const HEADER: usize = CHUNK_HEADER as usize;
 /// The longest size that is written in front of the record: nine bytes of seven bits.
 const MOST_SIZE_BYTES: usize = 9;
 
-/// Puts the record into `out`, which has its size, if the chunk that begins at `begin` is whole, in one piece, as
-/// expected and verified. False: nothing can be said, and `out` holds anything.
+/// A chunk that looks as expected.
+pub struct Lone<'a> {
+    header: &'a [u8; HEADER],
+    data: &'a [u8],
+    /// Where the record begins in the chunk.
+    pub record: usize,
+}
+
+/// Looks at the chunk that begins at `begin`: whether it is whole, in one piece, and holds a record of `size` bytes.
 #[inline]
-pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> bool {
+pub fn find(begin: u64, stored: &[u8], size: usize) -> Option<Lone<'_>> {
     // No block header in front of it or in it.
     if begin.is_multiple_of(BLOCK) || left_in_block(begin) < stored.len() as u64 {
-        return false;
+        return None;
     }
-    let Some((header, behind)) = stored.split_first_chunk::<HEADER>() else { return false };
+    let (header, behind) = stored.split_first_chunk::<HEADER>()?;
     let data_size = bytes::u64_le(header, 8);
     let one_simple_record = u64::from(kind::SIMPLE) | 1 << 8;
     if bytes::u64_le(header, 24) != one_simple_record
-        || bytes::u64_le(header, 32) != out.len() as u64
+        || bytes::u64_le(header, 32) != size as u64
         || data_size > behind.len() as u64
     {
-        return false;
+        return None;
     }
     let data = &behind[..data_size as usize];
     // Uncompressed; the length of the sizes; the one size; the record.
-    let Some((&[0, sizes], rest)) = data.split_first_chunk::<2>() else { return false };
+    let (&[0, sizes], rest) = data.split_first_chunk::<2>()? else { return None };
     let sizes = usize::from(sizes);
-    if sizes > MOST_SIZE_BYTES || rest.len() != sizes + out.len() || !is_varint_of(&rest[..sizes], out.len())
-    {
-        return false;
+    if sizes > MOST_SIZE_BYTES || rest.len() != sizes + size || !is_varint_of(&rest[..sizes], size) {
+        return None;
     }
-    let record = 2 + sizes;
+    Some(Lone { header, data, record: HEADER + 2 + sizes })
+}
+
+/// Puts the record into `out`, which has its size, if the chunk that begins at `begin` is as expected and verified.
+/// False: nothing can be said, and `out` holds anything.
+#[inline]
+pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> bool {
+    let Some(Lone { header, data, record }) = find(begin, stored, out.len()) else { return false };
+    let record = record - HEADER;
     if !checksums {
         out.copy_from_slice(&data[record..]);
         return true;

@@ -307,6 +307,10 @@ impl Table for ChunkTable {
         }
     }
 
+    fn in_place(&self, chunk: &Chunk, stored: &[u8], size: usize) -> Option<usize> {
+        lone::find(chunk.stored.start, stored, size).map(|found| found.record)
+    }
+
     fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
         if lone::decode(chunk.stored.start, stored, self.options.checksums, out) {
             return Ok(());

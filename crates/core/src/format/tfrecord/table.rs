@@ -185,6 +185,11 @@ impl Table for Records {
         Ok(unchecked.then(|| range.start + HEADER..range.end - (AROUND - HEADER)))
     }
 
+    fn in_place(&self, _chunk: &Chunk, stored: &[u8], size: usize) -> Option<usize> {
+        let is_there = self.spool.is_none() && stored.len() as u64 == size as u64 + AROUND;
+        is_there.then_some(HEADER as usize)
+    }
+
     fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let at = self.range(chunk.first_record).start;
         self.with_stored(chunk.first_record, stored, |stored| {
