@@ -41,6 +41,11 @@ impl Identity {
         let device_and_inode = None;
         Identity { size: metadata.len(), modified: metadata.modified().ok(), device_and_inode }
     }
+
+    /// Whether both are the same file, whatever was done to it.
+    fn is_file_of(&self, other: &Self) -> bool {
+        self.device_and_inode == other.device_and_inode
+    }
 }
 
 /// How a local file is read.
@@ -76,7 +81,9 @@ impl OpenFile {
         if self.generation.load(Relaxed) == generation {
             return true;
         }
-        let is_right = self.file.metadata().is_ok_and(|metadata| Identity::of(&metadata) == *identity);
+        // A file that was cut meanwhile is still the file; that is for who reads it to find out.
+        let is_right =
+            self.file.metadata().is_ok_and(|metadata| Identity::of(&metadata).is_file_of(identity));
         if is_right {
             self.generation.store(generation, Relaxed);
         }
@@ -342,10 +349,17 @@ impl Storage for LocalFile {
     }
 
     fn unchanged(&self) -> Result<()> {
-        let Some(size) =
-            self.file()?.as_ref().and_then(|opened| opened.file.metadata().ok()).map(|m| m.len())
-        else {
-            return Ok(());
+        let opened = self.handle.get();
+        let opened = opened.as_ref().filter(|opened| opened.is_right(&self.identity));
+        let found = match opened {
+            Some(opened) => opened.file.metadata(),
+            // Of a map whose descriptor was closed, only the path is left to ask. Another file there says nothing.
+            None if self.is_mapped() => std::fs::metadata(&self.path),
+            None => return Ok(()),
+        };
+        let size = match found {
+            Ok(found) if Identity::of(&found).is_file_of(&self.identity) => found.len(),
+            _ => return Ok(()),
         };
         if size == self.len() {
             return Ok(());
