@@ -23,6 +23,8 @@ pub struct Source {
     pub format: &'static dyn Format,
     /// Where the chunks are.
     pub table: Box<dyn Table>,
+    /// Whether chunks have to be decompressed, as far as the table knows.
+    pub is_packed: bool,
 }
 
 impl Source {
@@ -49,7 +51,8 @@ impl Source {
             Ok((format, format.open(&*storage, options)?))
         };
         let (format, table) = open().map_err(|e: Error| e.in_file(storage.name()))?;
-        Ok(Source { storage, format, table })
+        let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
+        Ok(Source { storage, format, table, is_packed })
     }
 }
 

@@ -26,6 +26,8 @@ const PROBES: usize = 8;
 // What things take, in nanoseconds, as far as is needed to tell whether a second thread pays.
 /// A record, besides its bytes.
 const RECORD: u64 = 150;
+/// A record that is decompressed, besides its bytes, which take a nanosecond each.
+const PACKED_RECORD: u64 = 1000;
 /// Bytes copied and hashed in one nanosecond.
 const COPIED_IN_A_NANOSECOND: u64 = 5;
 /// A stored byte of a chunk that is unpacked.
@@ -333,9 +335,8 @@ impl Plan<'_> {
 
     /// About how many nanoseconds it takes to put a record of that size into its place.
     fn cost(&self, size: usize) -> u64 {
-        let is_packed = |chunk: &Chunk| chunk.stored.end.saturating_sub(chunk.stored.start) < size as u64;
         match &self.place {
-            Place::Stored(Way::Alone(chunk, _)) if is_packed(chunk) => RECORD + size as u64,
+            Place::Stored(Way::Alone(..)) if self.source.is_packed => PACKED_RECORD + size as u64,
             _ => RECORD + size as u64 / COPIED_IN_A_NANOSECOND,
         }
     }
