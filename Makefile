@@ -20,8 +20,8 @@ test: lint rust-tests $(STAMPS)/frameworks python-tests  ## set up everything, t
 check: lint rust-tests  ## the inner loop: no frameworks
 	$(BIN)/python -m pytest -q -m "not framework"
 
-bench: $(STAMPS)/build $(STAMPS)/frameworks  ## read and write speed beside the peers, on the same records
-	$(BIN)/python -m benches
+bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in half an hour; BENCH=--quick: in minutes
+	$(BIN)/python -m benches $(BENCH)
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -54,7 +54,12 @@ $(STAMPS)/build: $(STAMPS)/venv $(RUST) pyproject.toml $(wildcard anyrecord.data
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
 	@touch $@
 
-# The originals and the frameworks that the tests run against. Large; only `make test` and `make bench` need them.
+# The peers that benchmarks run beside, and what draws pictures of the results.
+$(STAMPS)/bench: $(STAMPS)/build requirements/bench.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	@touch $@
+
+# The originals and the frameworks that the tests run against. Large; only `make test` needs them.
 $(STAMPS)/frameworks: $(STAMPS)/build requirements/frameworks.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/frameworks.txt
 	@touch $@

@@ -1,74 +1,68 @@
-"""Prints a table for each size of records and each peer: microseconds a record, and how many times faster we are."""
+"""Runs benchmarks, prints what they find and saves it. Without a name: all of them, as `make bench` does."""
 
 from __future__ import annotations
 
 import argparse
-import platform
+import importlib
 import tempfile
+import time
 from pathlib import Path
 
-import anyrecord
+from benches.results import LATEST, Run, continued
 
-from benches import conversion, order, stores
-from benches.timing import Figures, measure
-from benches.workloads import WORKLOADS
-
-WAYS = ["single", "batch", "in order", "all", "write"]
-
-# Who is compared with whom: the peer first, then ourselves on the same records.
-COMPARISONS: list[tuple[type[stores.Store], ...]] = [
-    (stores.MmapSlice, stores.OurFfRecord, stores.OurTfRecord, stores.OurRecordIo),
-    (stores.OriginalPlain, stores.OurPlain),
-    (stores.OriginalZstd, stores.OurZstd),
-    (stores.OriginalGrouped, stores.OurGrouped),
-]
+BENCHMARKS = {
+    "stores": "every store at every size, and how many times faster we are",
+    "curve": "reads of files of a thousand to ten million records",
+    "instructions": "instructions a record, counted by valgrind: for machines too noisy for clocks",
+    "codecs": "every codec at its documented levels: size and speed",
+    "opening": "seconds and memory to open ten million records and many shards; files larger than memory",
+    "cold": "files that are not in the page cache, beside the device's own rate",
+    "cores": "batches decoded by several threads",
+    "order": "what shuffling costs",
+    "conversion": "one large file into another format",
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benches", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement; the best counts")
-    parser.add_argument(
-        "--only", default="", help="only sizes whose name contains this, such as 'KB', or 'order', or 'conversion'"
+    told = "\n".join(f"  {name:<14}{what}" for name, what in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benches",
+        description=f"{__doc__}\n\n{told}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--convert-mb", type=int, default=1000, help="size of the file that is converted")
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, "all"], metavar="name", default="all")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each measurement; the best counts")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the data: a few minutes for everything")
+    parser.add_argument("--only", default="", help="only sizes whose name contains this, such as 'KB'")
+    parser.add_argument("--save", type=Path, default=LATEST, help="the JSON file that results are added to")
+    parser.add_argument("--folder", type=Path, help="where files are made; needs about 10 GB (default: TMPDIR)")
+    parser.add_argument(
+        "--drop-caches", action="store_true", help="cold: empty the page cache of the whole machine, if permitted"
+    )
+    parser.add_argument("--cgroup", type=Path, help="opening: an empty memory cgroup to run a child in, with a limit")
     arguments = parser.parse_args()
-    print(f"anyrecord {anyrecord.__version__}, Python {platform.python_version()}, {machine()}")
-    print("microseconds a record, best of", arguments.rounds, "interleaved rounds; page cache warm, checksums on")
-    print("batches of 256 at random; (2.0x): twice as fast as the peer in the row above it\n")
-    for workload in WORKLOADS:
-        if arguments.only not in workload.name:
-            continue
-        records = workload.make()
-        print(f"{workload.records:,} records of about {workload.name}")
-        print("".join(c.rjust(24) for c in ["", *WAYS]))
-        for pair in COMPARISONS:
-            with tempfile.TemporaryDirectory() as folder:
-                show(pair, measure(list(pair), records, Path(folder), arguments.rounds))
+    names = list(BENCHMARKS) if "all" in arguments.names or not arguments.names else arguments.names
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        run = Run(
+            folder=Path(folder),
+            rounds=arguments.rounds,
+            quick=arguments.quick,
+            only=arguments.only,
+            drop_caches=arguments.drop_caches,
+            cgroup=arguments.cgroup,
+        )
+        results = continued(arguments.save, run.folder)
+        for what, value in results.machine.items():
+            print(f"{what}: {value}")
         print()
-    if arguments.only in "order":
-        order.main(arguments.rounds)
-    if arguments.only in "conversion":
-        with tempfile.TemporaryDirectory() as folder:
-            conversion.report(Path(folder), arguments.convert_mb * 1_000_000)
-
-
-def show(pair: tuple[type[stores.Store], ...], figures: Figures) -> None:
-    peer = figures[pair[0].name]
-    for store in pair:
-        row = figures[store.name]
-        cells = [f"{row[way]:.2f}" + ("" if row is peer else f" ({peer[way] / row[way]:.1f}x)") for way in WAYS]
-        print("".join(c.rjust(24) for c in [store.name, *cells]))
-
-
-def machine() -> str:
-    """The processor, as the system names it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.machine()
+        for name in names:
+            print(f"== {name}: {BENCHMARKS[name]}\n", flush=True)
+            found = importlib.import_module(f"benches.{name}").main(run)
+            if found is not None:
+                results.add(name, found)
+                results.save(arguments.save)
+    print(f"{(time.perf_counter() - begin) / 60:.1f} minutes; saved in {arguments.save}")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,14 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anyrecord
+
+from benches.results import Run
 
 RECORD_BYTES = 1000
 
@@ -61,14 +65,20 @@ WAYS = [
 ]
 
 
-def report(folder: Path, total_bytes: int) -> None:
+def main(run: Run) -> dict[str, Any]:
     """Prints a table: seconds, MB of records in a second, and peak MB of memory."""
+    with tempfile.TemporaryDirectory(dir=run.folder) as folder:
+        return report(Path(folder), 100_000_000 if run.quick else 1_000_000_000)
+
+
+def report(folder: Path, total_bytes: int) -> dict[str, Any]:
     source = folder / "source.tfrecord"
     make(source, total_bytes)
     print(
         f"TFRecord to ArrayRecord (zstd, group_size=1), {total_bytes / 1e9:.2f} GB in records of {RECORD_BYTES} bytes"
     )
     print(f"  {'':<44} {'seconds':>8} {'MB/s':>6} {'peak MB':>8}")
+    found: dict[str, Any] = {}
     for way in WAYS:
         target = folder / "target.array_record"
         seconds, peak = measure(way, source, target)
@@ -76,8 +86,10 @@ def report(folder: Path, total_bytes: int) -> None:
             raise SystemExit(f"{way.name} lost records")
         target.unlink()
         print(f"  {way.name:<44} {seconds:>8.2f} {total_bytes / seconds / 1e6:>6.0f} {peak / 1024:>8.0f}")
+        found[way.name] = {"seconds": seconds, "MB/s": total_bytes / seconds / 1e6, "peak MB": peak / 1024}
     source.unlink()
     print()
+    return found
 
 
 def make(path: Path, total_bytes: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import tracemalloc
 from collections.abc import Callable
@@ -12,18 +11,20 @@ from pathlib import Path
 import anyrecord
 from anyrecord import Permutation, Records
 
+from benches.cache import forget
+from benches.results import Run
 from benches.timing import BATCH, each, timed
 from benches.workloads import WORKLOADS
 
 AT_ONCE = 1_000_000
 
 
-def main(rounds: int) -> None:
+def main(run: Run) -> None:
     """Prints all three tables."""
-    permutations(rounds)
-    with tempfile.TemporaryDirectory() as folder:
-        shuffled_passes(Path(folder), rounds)
-        block_shuffles(Path(folder), rounds)
+    permutations(run.rounds)
+    with tempfile.TemporaryDirectory(dir=run.folder) as folder:
+        shuffled_passes(Path(folder), run.rounds)
+        block_shuffles(Path(folder), run.rounds)
 
 
 def permutations(rounds: int) -> None:
@@ -105,14 +106,6 @@ def compare(title: str, open: Callable[[], Records], block: int | None, rounds: 
             speed[name] = max(figure, speed.get(name, 0))
     told = ", ".join(f"{name} {figure:,.0f}" for name, figure in speed.items())
     print(f"  {title}: {told} ({speed['block shuffle'] / speed['full shuffle']:.1f}x)")
-
-
-def forget(path: Path) -> None:
-    """Asks the system to drop a file from its cache; without that call, the file stays warm."""
-    if hasattr(os, "posix_fadvise"):
-        descriptor = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
 
 
 def best(rounds: int, job: Callable[[], object]) -> float:

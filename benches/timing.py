@@ -2,64 +2,131 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from benches.stores import Store
+from benches.ratios import Figures, better
+from benches.store import Store
 
 BATCH = 256
-Figures = dict[str, dict[str, float]]
-"""Microseconds for each record, by store and way of reading or writing."""
+MOST_PICKS = 20_000
 
 
-def measure(stores: list[type[Store]], records: list[bytes], folder: Path, rounds: int) -> Figures:
-    """Writes and reads `records` with each store."""
-    opened = [store(folder) for store in stores]
-    chance = random.Random(11)
-    picks = [chance.randrange(len(records)) for _ in range(min(len(records), 20_000))]
-    batches = [picks[i : i + BATCH] for i in range(0, len(picks), BATCH)]
-    best: Figures = {store.name: {} for store in opened}
+def measure(stores: list[Store], records: list[bytes], folder: Path, rounds: int, seconds: float = 0.5) -> Figures:
+    """Writes and reads `records` with each store.
 
-    def note(store: Store, way: str, took: float, count: int) -> None:
-        figure = took / count * 1e6
-        best[store.name][way] = min(figure, best[store.name].get(way, figure))
+    `seconds`: about how long a round of random reads with one store may take. A slow store reads fewer records.
+    """
+    for store in stores:
+        store.settle(folder)
+    figures: Figures = {store.name: {} for store in stores}
 
-    for _ in range(rounds):
-        for store in opened:
-            note(store, "write", timed(partial(store.write, records)), len(records))
-    for store in opened:
+    def note(store: Store, way: str, figure: float) -> None:
+        best = figures[store.name].get(way)
+        figures[store.name][way] = figure if best is None else better(way, best, figure)
+
+    total = sum(map(len, records)) / 1e6
+    for turn in range(rounds):
+        for store in stores:
+            for way, write in store.writes().items():
+                if way == "durable":
+                    if turn > 0:
+                        continue  # the disk is slow, and what it does is not ours
+                    flush(folder)
+                store.remove()
+                note(store, way, total / timed(partial(write, records)))
+    flush(folder)
+    for store in stores:
+        figures[store.name]["size"] = store.stored_bytes() / total / 1e6
         store.open()
-        check(store, records)
+    jobs = [
+        (store, way, job, count) for store in stores for way, (job, count) in reads(store, records, seconds).items()
+    ]
+    # All stores in one way, then all in the next.
+    ways = dict.fromkeys(way for _, way, _, _ in jobs)
     for _ in range(rounds):
-        for store in opened:
-            note(store, "single", timed(partial(each, store.one, picks)), len(picks))
-        for store in opened:
-            note(store, "batch", timed(partial(each, store.batch, batches)), len(picks))
-        for store in opened:
-            note(store, "in order", timed(store.in_order), len(records))
-        for store in opened:
-            note(store, "all", timed(store.all), len(records))
-    for store in opened:
+        for wanted in ways:
+            for store, way, job, count in jobs:
+                if way == wanted:
+                    note(store, way, timed(job) / count * 1e6)
+    for store in stores:
         store.close()
-    return best
+    return figures
 
 
-def each(read: Callable[..., object], keys: list[int] | list[list[int]]) -> None:
+def reads(store: Store, records: list[bytes], seconds: float) -> dict[str, tuple[Callable[[], object], int]]:
+    """What is timed of a store, by way: the job, and the records that it reads."""
+    check(store, records)
+    jobs: dict[str, tuple[Callable[[], object], int]] = {}
+    picks = random_picks(len(records))
+    if "single" in store.ways:
+        few = enough(store.one, picks, seconds)
+        jobs["single"] = partial(each, store.one, few), len(few)
+    if "batch" in store.ways:
+        batches = enough(store.batch, in_batches(picks), seconds)
+        jobs["batch"] = partial(each, store.batch, batches), sum(map(len, batches))
+    if "in order" in store.ways:
+        jobs["in order"] = store.in_order, len(records)
+    if "all" in store.ways:
+        jobs["all"] = store.all, len(records)
+    return jobs
+
+
+def random_picks(length: int, seed: int = 11) -> list[int]:
+    """Record numbers, the same in every run."""
+    chance = random.Random(seed)
+    return [chance.randrange(length) for _ in range(MOST_PICKS)]
+
+
+def in_batches(picks: list[int]) -> list[list[int]]:
+    return [picks[i : i + BATCH] for i in range(0, len(picks) - BATCH + 1, BATCH)]
+
+
+def enough(read: Callable[..., object], keys: list[Any], seconds: float) -> list[Any]:
+    """As many keys as take about so long, at least a few; found out by trying."""
+    tried = 1
+    while True:
+        took = timed(partial(each, read, keys[:tried]))
+        if took * 4 > seconds or tried >= len(keys):
+            break
+        tried *= 4
+    return keys[: max(2, int(tried * seconds / took))]
+
+
+def each(read: Callable[..., object], keys: Sequence[Any]) -> None:
     for key in keys:
         read(key)
 
 
 def timed(job: Callable[[], object]) -> float:
+    gc.collect()
     start = time.perf_counter()
     job()
     return time.perf_counter() - start
 
 
+def flush(folder: Path) -> None:
+    """Waits until the files of a folder are on the disk, so that writing them back disturbs nobody."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+
+
 def check(store: Store, records: list[bytes]) -> None:
-    """A fast wrong answer is no answer."""
-    for index in (0, len(records) // 2, len(records) - 1):
+    """A fast wrong answer is no answer. Also touches every part of the file, so that what follows finds it warm."""
+    if "single" not in store.ways:
+        return
+    spread = range(0, len(records), max(1, len(records) // 16))
+    for index in spread:
         if store.one(index) != records[index]:
             raise SystemExit(f"{store.name} gives a wrong record {index}")
+    if "batch" in store.ways and list(store.batch(list(spread))) != [records[i] for i in spread]:  # type: ignore[call-overload]
+        raise SystemExit(f"{store.name} gives a wrong batch")

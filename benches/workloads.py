@@ -15,8 +15,8 @@ class Workload:
     mean_bytes: int
     is_text: bool
 
-    def make(self) -> list[bytes]:
-        """The same records in every run: slices of a pool of words, or of random bytes."""
+    def make(self, part: int = 1) -> list[bytes]:
+        """The same records in every run: slices of a pool of words, or of random bytes. One `part`-th of them."""
         chance = random.Random(7)
         if self.is_text:
             letters = b"abcdefghijklmnopqrstuvwxyz"
@@ -25,7 +25,7 @@ class Workload:
         else:
             pool = chance.randbytes(8_000_000)
         made = []
-        for _ in range(self.records):
+        for _ in range(self.records // part):
             size = chance.randint(self.mean_bytes // 2, self.mean_bytes * 3 // 2)
             at = chance.randrange(len(pool) - size)
             made.append(pool[at : at + size])

@@ -1,0 +1,77 @@
+"""Goals: how many times faster than whom we mean to be, and whether we are."""
+
+from __future__ import annotations
+
+from benches.elsewhere import SIZES
+from benches.ratios import FASTEST
+
+Least = tuple[float | None, float | None, float | None]
+"""The least ratio for each of the three sizes."""
+
+ARRAY_WRITE: Least = (3, 2, 2)
+
+GOALS: dict[tuple[str, str], dict[str, Least]] = {
+    ("anyrecord array g1 none", "array_record g1 none"): {
+        "write": ARRAY_WRITE,
+        "single": (6, 3.5, 1.8),
+        "batch": (8, 3.5, 1.8),
+        "in order": (5, 3, 1.7),
+    },
+    ("anyrecord array g1 zstd", "array_record g1 zstd"): {
+        "write": ARRAY_WRITE,
+        "single": (2, 1.3, 1.8),
+        "batch": (3.5, 1.8, 1.8),
+        "in order": (2.5, 2, 1.8),
+    },
+    ("anyrecord array g256 zstd", "array_record g256 zstd"): {
+        "write": ARRAY_WRITE,
+        "batch": (3, 1.2, None),
+        "in order": (1.3, 1.3, 1.3),
+    },
+    ("anyrecord ffrecord", "ffrecord"): {
+        "write": (2, 1.2, 1.2),
+        "single": (2, 2, 2),
+        "batch": (2, 2, 2),
+        "in order": (2, 2, 2),
+    },
+    ("anyrecord recordio none", "recordio Go none"): {"single": (1000, 1000, 1000), "in order": (3, 1.5, 1.5)},
+    ("anyrecord recordio snappy", "recordio Go snappy"): {"single": (1000, 1000, 1000), "in order": (3, 1.5, 1.5)},
+    ("anyrecord ffrecord", FASTEST): {
+        "single": (1.6, 1, 1 / 1.6),
+        "batch": (2, 1, 1 / 1.6),
+        "in order": (1, 1, 1),
+    },
+    ("anyrecord array g1 none", FASTEST): {
+        "single": (1.4, 1 / 1.15, 1 / 2),
+        "batch": (1.6, 1 / 1.15, 1 / 2),
+        "in order": (1 / 1.5, 1 / 1.5, 1 / 1.5),
+    },
+    ("anyrecord ffrecord unchecked", FASTEST): {"single": (1, 1, 1), "batch": (1, 1, 1), "in order": (1, 1, 1)},
+    ("anyrecord array g1 none unchecked", FASTEST): {"single": (1, 1, 1), "batch": (1, 1, 1), "in order": (1, 1, 1)},
+}
+
+
+def goal(ours: str, against: str, way: str, workload: str) -> float | None:
+    """The least ratio that we aim at, where there is a goal."""
+    least = GOALS.get((ours, against), {}).get(way)
+    return least[SIZES.index(workload)] if least and workload in SIZES else None
+
+
+def verdict(ratio: float, least: float | None) -> str:
+    """A ratio, and what was aimed at.
+
+    >>> verdict(6.42, 6.0), verdict(0.9, 1.0), verdict(1.5, None)
+    ('goal 6.0x: reached 6.4x', 'goal 1.0x: missed, 0.9x', '1.5x')
+    """
+    if least is None:
+        return times(ratio)
+    return f"goal {times(least)}: {'reached' if ratio >= least else 'missed,'} {times(ratio)}"
+
+
+def times(ratio: float) -> str:
+    """A ratio with as many digits as mean something.
+
+    >>> times(0.666), times(12.34), times(12345.6)
+    ('0.67x', '12.3x', '12,346x')
+    """
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.1f}x" if ratio >= 0.995 else f"{ratio:.2f}x"

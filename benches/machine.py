@@ -1,0 +1,64 @@
+"""The machine that figures come from, and the versions of what was measured."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ("anyrecord", "array_record", "bagz", "grain", "lmdb", "numpy", "tfrecord")
+
+
+def describe(folder: Path) -> dict[str, str]:
+    """What the figures depend on; files are in `folder`."""
+    return {
+        "cpu": processor(),
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "memory": f"{memory_bytes() / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "filesystem": filesystem(folder),
+        "python": platform.python_version(),
+        "packages": ", ".join(f"{name} {version}" for name in PACKAGES if (version := installed(name))),
+    }
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def processor() -> str:
+    """The processor, as the system names it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0
+
+
+def filesystem(folder: Path) -> str:
+    """The kind of file system that holds a folder."""
+    try:
+        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    except OSError:
+        return "unknown"
+    place = folder.resolve()
+    held = [(mount[1], mount[2]) for mount in mounts if place.is_relative_to(mount[1])]
+    return max(held, key=lambda mount: len(mount[0]), default=("", "unknown"))[1]
+
+
+def installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

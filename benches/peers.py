@@ -1,0 +1,237 @@
+"""The peers: what the registry offers for keeping records in files, each called as it is fastest."""
+
+from __future__ import annotations
+
+import array
+import mmap
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from benches.store import Store
+
+
+class MmapSlice(Store):
+    """A Python loop slicing a map, with the offsets in an array: what anybody could write, and no checksums."""
+
+    package = "mmap"
+
+    def write(self, records: list[bytes]) -> None:
+        with open(self.path, "wb") as out:
+            for record in records:
+                out.write(record)
+        self.ends = array.array("Q", [0])
+        for record in records:
+            self.ends.append(self.ends[-1] + len(record))
+
+    def open(self) -> None:
+        with open(self.path, "rb") as file:
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def one(self, index: int) -> bytes:
+        return self.map[self.ends[index] : self.ends[index + 1]]
+
+    def batch(self, indices: Sequence[int]) -> list[bytes]:
+        content, ends = self.map, self.ends
+        return [content[ends[i] : ends[i + 1]] for i in indices]
+
+    def in_order(self) -> None:
+        content, begin = self.map, 0
+        for end in self.ends[1:]:
+            content[begin:end]
+            begin = end
+
+    def all(self) -> list[bytes]:
+        return self.batch(range(len(self.ends) - 1))
+
+    def close(self) -> None:
+        self.map.close()
+
+
+class ArrayRecord(Store):
+    """The real `array_record` at its best.
+
+    One reader without threads that read ahead, for seek and read, singly and in order; its parallel reader for
+    batches and for everything at once.
+    """
+
+    package = "array_record"
+
+    def __init__(self, name: str, file: str, options: str) -> None:
+        super().__init__(name, file)
+        self.options = options
+
+    def write(self, records: list[bytes]) -> None:
+        from array_record.python.array_record_module import ArrayRecordWriter
+
+        writer = ArrayRecordWriter(str(self.path), self.options)
+        for record in records:
+            writer.write(record)
+        writer.close()
+
+    def open(self) -> None:
+        from array_record.python.array_record_module import ArrayRecordReader
+
+        self.plain = ArrayRecordReader(str(self.path), "readahead_buffer_size:0,max_parallelism:0")
+        self.threaded = ArrayRecordReader(str(self.path))
+
+    def one(self, index: int) -> bytes:
+        self.plain.seek(index)
+        found: bytes = self.plain.read()
+        return found
+
+    def batch(self, indices: Sequence[int]) -> object:
+        return self.threaded.read(indices)
+
+    def in_order(self) -> None:
+        self.plain.seek(0)
+        for _ in range(self.plain.num_records()):
+            self.plain.read()
+
+    def all(self) -> object:
+        return self.threaded.read_all()
+
+    def close(self) -> None:
+        self.plain.close()
+        self.threaded.close()
+
+
+class ArrayRecordSource(Store):
+    """The real `array_record` as Grain calls it: the data source, over the file that the one above wrote."""
+
+    ways = ("single", "batch")
+    package = "array_record"
+
+    def open(self) -> None:
+        from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+        self.source: Any = ArrayRecordDataSource([str(self.path)])
+
+    def one(self, index: int) -> object:
+        return self.source[index]
+
+    def batch(self, indices: Sequence[int]) -> object:
+        return self.source.__getitems__(indices)
+
+    def close(self) -> None:
+        self.source.__exit__(None, None, None)
+
+
+class Bagz(Store):
+    """bagz; the suffix says whether it compresses. It has no checksums."""
+
+    package = "bagz"
+
+    def write(self, records: list[bytes]) -> None:
+        import bagz
+
+        with bagz.Writer(str(self.path)) as out:
+            for record in records:
+                out.write(record)
+
+    def open(self) -> None:
+        import bagz
+
+        self.reader: Any = bagz.Reader(str(self.path))
+
+    def one(self, index: int) -> object:
+        return self.reader[index]
+
+    def batch(self, indices: Sequence[int]) -> object:
+        return self.reader.read_indices(indices)
+
+    def in_order(self) -> None:
+        for _ in self.reader:
+            pass
+
+    def all(self) -> object:
+        return self.reader.read()
+
+    def close(self) -> None:
+        del self.reader
+
+
+class Lmdb(Store):
+    """LMDB under the numbers of the records, one transaction for everything. It has no checksums."""
+
+    package = "lmdb"
+
+    def write(self, records: list[bytes]) -> None:
+        import lmdb
+
+        environment: Any = lmdb.open(str(self.path), map_size=1 << 36, sync=False)
+        with environment.begin(write=True) as transaction:
+            for number, record in enumerate(records):
+                transaction.put(number.to_bytes(8, "big"), record, append=True)
+        environment.close()
+
+    def stored_bytes(self) -> int:
+        return (self.path / "data.mdb").stat().st_blocks * 512
+
+    def open(self) -> None:
+        import lmdb
+
+        self.environment: Any = lmdb.open(str(self.path), readonly=True, lock=False, readahead=False)
+        self.transaction = self.environment.begin()
+
+    def one(self, index: int) -> object:
+        return self.transaction.get(index.to_bytes(8, "big"))
+
+    def batch(self, indices: Sequence[int]) -> list[object]:
+        get = self.transaction.get
+        return [get(index.to_bytes(8, "big")) for index in indices]
+
+    def in_order(self) -> None:
+        for _ in self.transaction.cursor().iternext(keys=False, values=True):
+            pass
+
+    def all(self) -> list[object]:
+        return list(self.transaction.cursor().iternext(keys=False, values=True))
+
+    def close(self) -> None:
+        self.transaction.abort()
+        self.environment.close()
+
+
+class TfRecord(Store):
+    """The `tfrecord` package, which needs no TensorFlow: in order only, and it checks no checksums when reading."""
+
+    ways = ("write", "in order")
+    package = "tfrecord"
+
+    def write(self, records: list[bytes]) -> None:
+        from tfrecord.writer import TFRecordWriter
+
+        checksum = TFRecordWriter.masked_crc
+        with open(self.path, "wb") as out:
+            for record in records:
+                length = struct.pack("<Q", len(record))
+                out.write(length)
+                out.write(checksum(length))
+                out.write(record)
+                out.write(checksum(record))
+
+    def open(self) -> None:
+        """Every pass opens the file itself."""
+
+    def in_order(self) -> None:
+        from tfrecord.reader import tfrecord_iterator
+
+        for _ in tfrecord_iterator(str(self.path)):
+            pass
+
+
+def peers() -> list[Store]:
+    """All of them."""
+    return [
+        MmapSlice("mmap slice", "raw"),
+        ArrayRecord("array_record g1 none", "original none", "group_size:1,uncompressed"),
+        ArrayRecordSource("array_record g1 none source", "original none"),
+        ArrayRecord("array_record g1 zstd", "original zstd", "group_size:1,zstd:3"),
+        ArrayRecordSource("array_record g1 zstd source", "original zstd"),
+        ArrayRecord("array_record g256 zstd", "original grouped", "group_size:256,zstd:3"),
+        Bagz("bagz raw", "raw.bag"),
+        Bagz("bagz zstd", "zstd.bagz"),
+        Lmdb("lmdb", "lmdb"),
+        TfRecord("tfrecord", "peer.tfrecord"),
+    ]

@@ -1,0 +1,77 @@
+"""How many times faster: the arithmetic on figures, and which figures are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benches import elsewhere
+from benches.store import READS, WRITES
+
+Row = dict[str, float]
+"""Figures of one store by way: MB/s where it writes, microseconds a record where it reads, and its `size`."""
+Figures = dict[str, Row]
+"""Rows by the name of the store."""
+
+FASTEST = "the fastest store"
+STORES = ("bagz raw", "bagz zstd", "lmdb")
+"""The other stores of any format, among which the fastest is found for each cell."""
+
+
+def better(way: str, one: float, other: float) -> float:
+    """Of two figures of a way the one that is faster."""
+    return max(one, other) if way in WRITES else min(one, other)
+
+
+def ratio(way: str, ours: float, theirs: float) -> float:
+    """How many times faster we are."""
+    return ours / theirs if way in WRITES else theirs / ours
+
+
+def fastest(figures: Figures) -> Row:
+    """The best figure in each cell of the other stores that are here."""
+    row: Row = {}
+    for store in STORES:
+        for way, figure in figures.get(store, {}).items():
+            if way != "size":
+                row[way] = better(way, row.get(way, figure), figure)
+    return row
+
+
+def reference(figures: Figures, name: str, workload: str) -> Row:
+    """What we are compared with: a store, the fastest one, or one that was measured elsewhere."""
+    if name == FASTEST:
+        return fastest(figures)
+    if name in elsewhere.LIBRARIES:
+        return elsewhere.scaled(name, workload, figures.get("mmap slice", {}))
+    return figures.get(name, {})
+
+
+def ratios(figures: Figures, ours: str, against: str, workload: str) -> Row:
+    """How many times faster we are, for each way that both have."""
+    row, theirs = figures.get(ours, {}), reference(figures, against, workload)
+    # Others have one way of writing, and it is compared with all of ours.
+    theirs = {**{way: theirs["write"] for way in WRITES if "write" in theirs}, **theirs}
+    return {way: ratio(way, row[way], theirs[way]) for way in (*WRITES, *READS) if way in row and way in theirs}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One of our stores, and what it competes with."""
+
+    ours: str
+    against: tuple[str, ...]
+
+
+COMPARISONS = [
+    Comparison(
+        "anyrecord array g1 none", ("array_record g1 none", "array_record g1 none source", FASTEST, "mmap slice")
+    ),
+    Comparison("anyrecord array g1 none unchecked", ("array_record g1 none", FASTEST, "mmap slice")),
+    Comparison("anyrecord array g1 zstd", ("array_record g1 zstd", "array_record g1 zstd source", "bagz zstd")),
+    Comparison("anyrecord array g256 zstd", ("array_record g256 zstd",)),
+    Comparison("anyrecord ffrecord", ("ffrecord", FASTEST, "mmap slice")),
+    Comparison("anyrecord ffrecord unchecked", ("ffrecord", FASTEST, "mmap slice")),
+    Comparison("anyrecord recordio none", ("recordio Go none",)),
+    Comparison("anyrecord recordio snappy", ("recordio Go snappy",)),
+    Comparison("anyrecord tfrecord", ("tfrecord",)),
+]

@@ -1,0 +1,73 @@
+"""What a store is: a way of keeping records in a file, written once and then read in several ways."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+READS = ("single", "batch", "in order", "all")
+"""Ways of reading, in microseconds a record."""
+WRITES = ("write", "write_many", "durable")
+"""Ways of writing, in MB of records a second: a call for each record, one call for all, and waiting for the disk."""
+
+
+class Store:
+    """One store. A way that it does not have is not in `ways`."""
+
+    ways: ClassVar[tuple[str, ...]] = ("write", *READS)
+    package: ClassVar[str]
+    """What has to be installed."""
+
+    def __init__(self, name: str, file: str) -> None:
+        self.name = name
+        self.file = file
+
+    def settle(self, folder: Path) -> None:
+        """Says where files go."""
+        self.path = folder / self.file
+
+    def is_here(self) -> bool:
+        """Whether its package is installed."""
+        return importlib.util.find_spec(self.package) is not None
+
+    def writes(self) -> dict[str, Callable[[list[bytes]], object]]:
+        """Its ways of writing, by name. None for a store that reads what another one wrote."""
+        return {"write": self.write} if "write" in self.ways else {}
+
+    def remove(self) -> None:
+        """Deletes what was written, so that every round writes a new file."""
+        if self.path.is_dir():
+            shutil.rmtree(self.path)
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def stored_bytes(self) -> int:
+        """The size of what was written."""
+        files = [f for f in self.path.rglob("*") if f.is_file()] if self.path.is_dir() else [self.path]
+        return sum(os.stat(f).st_size for f in files)
+
+    def write(self, records: list[bytes]) -> None:
+        """Writes the records, by a call for each where the store has one. Nothing waits for the disk."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        raise NotImplementedError
+
+    def one(self, index: int) -> object:
+        raise NotImplementedError
+
+    def batch(self, indices: Sequence[int]) -> object:
+        raise NotImplementedError
+
+    def in_order(self) -> None:
+        raise NotImplementedError
+
+    def all(self) -> object:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Gives back what `open` took."""
