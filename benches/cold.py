@@ -1,0 +1,198 @@
+"""Cold files: what reads cost when nothing is in the page cache, beside what the disk itself can do."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyrecord
+from anyrecord import Records
+
+from benches import device
+from benches.cache import forget, forget_everything
+from benches.results import Run
+from benches.tables import number, show
+from benches.timing import BATCH
+
+RECORD_BYTES = 4096
+THREADS = 16
+
+
+def main(run: Run) -> dict[str, Any]:
+    """Prints tables for FFRecord and ArrayRecord; returns microseconds a record by file and way."""
+    count = (100_000_000 if run.quick else 1_000_000_000) // RECORD_BYTES
+    print(
+        f"{count:,} records of {RECORD_BYTES:,} bytes, incompressible; before each row the file leaves the page cache"
+    )
+    print("disk: what the system says this process had read from it, read-ahead included\n")
+    ffrecord, array_record = run.folder / "cold.ffr", run.folder / "cold.array_record"
+    write(ffrecord, count, num_records=count)
+    write(array_record, count, codec="none", group_size=1)
+    found: dict[str, Any] = {}
+    for path in (ffrecord, array_record):
+        found[path.suffix] = rows = measure(run, path, count)
+        table = [(name, [number(row[what]) for what in row]) for name, row in rows.items()]
+        show(f"cold {path.suffix}", ["microseconds a record", "records", "disk MB"], table)
+        alone, together = rows["one at a time"], rows[f"one at a time, {THREADS} threads"]
+        gain = alone["microseconds"] / together["microseconds"]
+        print(f"  {THREADS} threads are {gain:.1f}x as fast as one\n")
+    found["device"] = epoch(run, ffrecord, count)
+    ffrecord.unlink()
+    array_record.unlink()
+    return found
+
+
+def write(path: Path, count: int, **options: Any) -> None:
+    chance = random.Random(5)
+    pool = chance.randbytes(4_000_000)
+    with anyrecord.create(path, **options) as out:
+        starts = (chance.randrange(len(pool) - RECORD_BYTES) for _ in range(count))
+        out.write_many(pool[at : at + RECORD_BYTES] for at in starts)
+
+
+def measure(run: Run, path: Path, count: int) -> dict[str, dict[str, float]]:
+    """Microseconds a record, the records read and MB from the disk, by way."""
+    picks = random.Random(3).sample(range(count), min(count, 20_480))
+    few = picks[: 1000 if run.quick else 2000]
+    batches = [picks[i : i + BATCH] for i in range(0, len(picks) - BATCH + 1, BATCH)]
+
+    ways: dict[str, Way] = {}
+    for name, options in ways_to_read(path).items():
+        reopen = partial(anyrecord.open, path, **options)
+        ways[f"one at a time{name}"] = Way(reopen, one_by_one, few)
+        ways[f"one at a time, {THREADS} threads{name}"] = Way(reopen, in_threads, few)
+        ways[f"batches of {BATCH}{name}"] = Way(reopen, one_by_one, batches)
+    if path.suffix == ".array_record":
+        plain = "readahead_buffer_size:0,max_parallelism:0"
+        ways["array_record, seek and read"] = Way(partial(original, path, plain), original_singly, few)
+        ways[f"array_record, batches of {BATCH}"] = Way(partial(original, path, ""), original_batches, batches)
+    found: dict[str, dict[str, float]] = {}
+    for _ in range(run.rounds):
+        for name, way in ways.items():
+            make_cold(run, path)
+            row = way.measure()
+            if name not in found or row["microseconds"] < found[name]["microseconds"]:
+                found[name] = row
+    return found
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to read a cold file. It is closed afterwards: what somebody has mapped stays in the page cache."""
+
+    open: Callable[[], Any]
+    read: Callable[[Any, Any], object]
+    keys: Sequence[Any]
+
+    def measure(self) -> dict[str, float]:
+        reads = sum(len(key) if isinstance(key, list) else 1 for key in self.keys)
+        with closing(self.open()) as opened:
+            before, begin = disk_bytes(), time.perf_counter()
+            self.read(opened, self.keys)
+            took = time.perf_counter() - begin
+        read = disk_bytes() - before
+        if 0 < read < reads * RECORD_BYTES / 2:
+            print(f"# only {read / 1e6:.1f} MB came from the disk: the file was not cold")
+        return {"microseconds": took / reads * 1e6, "records": reads, "disk": read / 1e6}
+
+
+def ways_to_read(path: Path) -> dict[str, dict[str, Any]]:
+    """The options of `open` that this version has."""
+    ways: dict[str, dict[str, Any]] = {"": {}, ', io="plain"': {"io": "plain"}}
+    if has_direct(path):
+        ways[', io="direct"'] = {"io": "direct"}
+    return ways
+
+
+def has_direct(path: Path) -> bool:
+    options: dict[str, Any] = {"io": "direct"}
+    try:
+        anyrecord.open(path, **options).close()
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def one_by_one(records: Records, keys: Sequence[Any]) -> None:
+    for key in keys:
+        records[key]
+
+
+def in_threads(records: Records, picks: Sequence[int]) -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(lambda part: one_by_one(records, part), [picks[i::THREADS] for i in range(THREADS)]))
+
+
+def original(path: Path, options: str) -> Any:
+    from array_record.python.array_record_module import ArrayRecordReader
+
+    return ArrayRecordReader(str(path), options)
+
+
+def original_singly(reader: Any, picks: Sequence[int]) -> None:
+    for pick in picks:
+        reader.seek(pick)
+        reader.read()
+
+
+def original_batches(reader: Any, batches: Sequence[Sequence[int]]) -> None:
+    for batch in batches:
+        reader.read(batch)
+
+
+def epoch(run: Run, path: Path, count: int) -> dict[str, float]:
+    """A whole epoch in random order past the page cache, beside the disk alone on the same blocks."""
+    begin = path.stat().st_size - count * RECORD_BYTES  # samples stand at the end of the file, one after the other
+    order = anyrecord.Permutation(count, seed=1).take(range(count)).tolist()
+    starts = [begin + number * RECORD_BYTES for number in order]
+    found = {f"disk, {depth}": rate for depth, rate in device.rates(path, blocks(starts)).items()}
+    if not found:
+        print("this file system has no O_DIRECT, so the disk alone is not measured")
+    for name, options in ways_to_read(path).items():
+        make_cold(run, path)
+        with anyrecord.open(path, **options) as records:
+            shuffled = records.shuffle(seed=1)
+            took = time.perf_counter()
+            for _ in shuffled.batches(1024):
+                pass
+            found[f"anyrecord{name}"] = count / (time.perf_counter() - took)
+    rows = [(name, [number(rate), number(rate * RECORD_BYTES / 1e6)]) for name, rate in found.items()]
+    title = (
+        f"one epoch in random order, {count:,} records once each (disk: processes x threads of preadv with O_DIRECT)"
+    )
+    show(title, ["records a second", "MB/s"], rows)
+    best = max((rate for name, rate in found.items() if name.startswith("disk")), default=None)
+    direct = found.get('anyrecord, io="direct"')
+    if direct is None:
+        print('  io="direct" is missing in this version\n')
+    elif best is not None:
+        print(f'  io="direct" gets {direct / best:.0%} of the best that the disk did\n')
+    return found
+
+
+def blocks(starts: Sequence[int]) -> list[tuple[int, int]]:
+    """The aligned blocks of the records that begin there."""
+    return [device.aligned(start, start + RECORD_BYTES) for start in starts]
+
+
+def make_cold(run: Run, path: Path) -> None:
+    if not (run.drop_caches and forget_everything()):
+        forget(path)
+
+
+def disk_bytes() -> int:
+    """What the system read from disks for this process."""
+    try:
+        for line in Path("/proc/self/io").read_text().splitlines():
+            if line.startswith("read_bytes:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
