@@ -1,0 +1,76 @@
+"""Batches decoded by several threads: 4 KB of text, zstd, a record in each chunk."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import anyrecord
+from anyrecord import Records
+
+from benches.results import Run
+from benches.tables import number, show
+from benches.timing import each, enough, in_batches, random_picks, timed
+from benches.workloads import WORKLOADS
+
+THREADS = (1, 2, 4, 8, 16)
+
+
+def main(run: Run) -> dict[str, Any]:
+    """Prints microseconds a record by the number of threads; returns them by who has the threads."""
+    path = run.folder / "cores.array_record"
+    with anyrecord.create(path, codec="zstd", level=3, group_size=1, durable=False) as out:
+        out.write_many(WORKLOADS[1].make(10 if run.quick else 1))
+    with anyrecord.open(path) as records:
+        batches = enough(records.__getitem__, in_batches(random_picks(len(records))), 0.5)
+    found: dict[str, dict[str, float]] = {}
+    for _ in range(run.rounds):
+        if "threads" in inspect.signature(anyrecord.open).parameters:
+            for threads in (None, *THREADS):
+                options: dict[str, Any] = {"threads": threads}
+                with anyrecord.open(path, **options) as records:
+                    note(found, "open(threads=N), one caller", str(threads or "automatic"), records, batches, 1)
+            options = {"threads": 1}
+        else:
+            options = {}
+        with anyrecord.open(path, **options) as records:
+            for callers in THREADS:
+                note(found, "N callers", str(callers), records, batches, callers)
+    if not options:
+        print("open(threads=) is missing in this version: only several callers are measured")
+    columns = list(dict.fromkeys(threads for row in found.values() for threads in row))
+    rows = []
+    for name, row in found.items():
+        rows.append((f"{name}: microseconds", [number(row.get(threads)) for threads in columns]))
+        gains = [f"{row['1'] / row[threads]:.2f}x" if threads in row else "-" for threads in columns]
+        rows.append((f"{name}: speed-up", gains))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    show(f"batches of 256 random records of about 4 KB, zstd:3, by N threads; {cores} cores here", columns, rows)
+    path.unlink()
+    return found
+
+
+def note(
+    found: dict[str, dict[str, float]],
+    name: str,
+    threads: str,
+    records: Records,
+    batches: list[list[int]],
+    callers: int,
+) -> None:
+    """Keeps the best figure."""
+    row = found.setdefault(name, {})
+    each(records.__getitem__, batches[:2])
+    figure = timed(partial(called, records, batches, callers)) / sum(map(len, batches)) * 1e6
+    row[threads] = min(figure, row.get(threads, figure))
+
+
+def called(records: Records, batches: list[list[int]], callers: int) -> None:
+    if callers == 1:
+        each(records.__getitem__, batches)
+        return
+    with ThreadPoolExecutor(callers) as pool:
+        list(pool.map(lambda part: each(records.__getitem__, part), [batches[i::callers] for i in range(callers)]))
