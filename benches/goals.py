@@ -61,7 +61,7 @@ def verdict(ratio: float, least: float | None) -> str:
     """A ratio, and what was aimed at.
 
     >>> verdict(6.42, 6.0), verdict(0.9, 1.0), verdict(1.5, None)
-    ('goal 6.0x: reached 6.4x', 'goal 1.0x: missed, 0.9x', '1.5x')
+    ('goal 6.0x: reached 6.4x', 'goal 1.0x: missed, 0.90x', '1.5x')
     """
     if least is None:
         return times(ratio)

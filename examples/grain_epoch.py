@@ -105,6 +105,7 @@ def main() -> None:
     records: int = arguments.records
     print(f"{records:,} records of {RECORD_BYTES} bytes: shuffled, mapped, in batches of {BATCH}")
     with tempfile.TemporaryDirectory() as folder:
+        epoch(InMemory(1000))  # loads Grain
         floor = epoch(InMemory(records))
         show("Grain's own floor: records in memory", floor, records)
         for shards in (1, SHARDS):

@@ -1,0 +1,147 @@
+"""Pictures and tables for the documentation, from saved results alone.
+
+python -m benches.plot benches/results/NAME.json              # docs/images/*.svg, and the figures in docs/speed.md
+python -m benches.plot benches/results/NAME.json --markdown   # the table of the README, to be pasted
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benches.report import figures, summary
+from benches.results import LATEST, Results, load
+
+DOCS = Path(__file__).parents[1] / "docs"
+FIGURES = "## Figures\n"
+"""The heading in docs/speed.md from which on everything is made here."""
+
+OURS, OTHERS = "#c2410c", ("#1d4ed8", "#0f766e", "#7c3aed", "#64748b", "#a16207")
+SHOWN = (
+    "anyrecord ffrecord",
+    "anyrecord array g1 none",
+    "mmap slice",
+    "bagz raw",
+    "lmdb",
+    "array_record g1 none",
+    "array_record g1 none source",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benches.plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("results", nargs="?", type=Path, default=LATEST)
+    parser.add_argument("--markdown", action="store_true", help="print the table of the README and draw nothing")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="the folder of documentation that is written to")
+    arguments = parser.parse_args()
+    results = load(arguments.results)
+    if arguments.markdown:
+        print(summary(results))
+        return
+    images = arguments.docs / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    drawn = list(draw(results, images))
+    page = arguments.docs / "speed.md"
+    before = page.read_text().partition(FIGURES)[0] if page.exists() else ""
+    page.write_text(before + FIGURES + "\n" + figures(results, drawn))
+    print(f"wrote {page} and {', '.join(path.name for path in drawn)} in {images}")
+
+
+def draw(results: Results, images: Path) -> Iterable[Path]:
+    """Draws everything that the results have figures for."""
+    for name, picture in {"stores": stores, "curve": curve, "cores": cores}.items():
+        found = results.found(name)
+        if found:
+            path = images / f"{name}.svg"
+            picture(found, path)
+            yield path
+
+
+def canvas(columns: int, width: float, height: float) -> tuple[Any, Sequence[Any]]:
+    """A figure with panels beside each other, drawn without a screen, the same bytes every time."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update(
+        {"svg.fonttype": "none", "svg.hashsalt": "anyrecord", "font.size": 9, "axes.spines.top": False}
+    )
+    matplotlib.rcParams["axes.spines.right"] = False
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, columns, figsize=(width, height), squeeze=False)
+    return figure, panels[0]
+
+
+def save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot
+
+    figure.tight_layout()
+    figure.savefig(path, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def stores(found: Any, path: Path) -> None:
+    """Microseconds a record: a panel for each size, a bar for each store and way."""
+    sizes = found["figures"]
+    figure, panels = canvas(len(sizes), 11, 4.2)
+    for panel, (size, rows) in zip(panels, sizes.items(), strict=True):
+        names = [name for name in SHOWN if name in rows]
+        for place, way in enumerate(("single", "batch", "in order")):
+            marked = [(i, rows[name][way]) for i, name in enumerate(reversed(names)) if way in rows[name]]
+            panel.barh(
+                [i + (1 - place) * 0.26 for i, _ in marked],
+                [figure for _, figure in marked],
+                height=0.24,
+                color=("#c2410c", "#1d4ed8", "#94a3b8")[place],
+                label=way,
+            )
+        panel.set_yticks(range(len(names)), list(reversed(names)) if panel is panels[0] else [""] * len(names))
+        panel.set_xscale("log")
+        panel.set_xlabel("microseconds a record")
+        panel.set_title(size)
+    panels[-1].legend(frameon=False, loc="lower right")
+    save(figure, path)
+
+
+def curve(found: Any, path: Path) -> None:
+    """Microseconds a record by the number of records in the file, both logarithmic."""
+    ways = found["microseconds"]
+    figure, panels = canvas(len(ways), 9, 3.6)
+    for panel, (way, rows) in zip(panels, ways.items(), strict=True):
+        others = iter(OTHERS)
+        for name, by_length in rows.items():
+            is_ours = name == "anyrecord"
+            color = OURS if is_ours else next(others)
+            lengths = [int(length) for length in by_length]
+            width = 2.5 if is_ours else 1.3
+            panel.plot(lengths, list(by_length.values()), marker="o", markersize=3, lw=width, color=color, label=name)
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xlabel("records in the file")
+        panel.set_ylabel("microseconds a record")
+        panel.set_title("one at a time" if way == "single" else "batches of 256")
+    panels[0].legend(frameon=False, loc="upper left")
+    save(figure, path)
+
+
+def cores(found: Any, path: Path) -> None:
+    """How many times faster by the number of threads."""
+    figure, (panel,) = canvas(1, 4.5, 3.2)
+    for color, (name, row) in zip((OURS, *OTHERS), found.items(), strict=False):
+        threads = [int(count) for count in row if count.isdigit()]
+        panel.plot(threads, [row["1"] / row[str(count)] for count in threads], marker="o", color=color, label=name)
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(threads, [str(count) for count in threads])
+    panel.set_xlabel("threads")
+    panel.set_ylabel("times as fast as one")
+    panel.set_ylim(bottom=0)
+    panel.legend(frameon=False)
+    save(figure, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Saved results as Markdown: the short table of the README, and the figures of docs/speed.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benches.goals import times
+from benches.ratios import FASTEST, ratios
+from benches.results import Results
+from benches.store import READS, WRITES
+from benches.tables import markdown, number
+
+SUMMARY = [
+    ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none", "`array_record`"),
+    ("ArrayRecord, zstd", "anyrecord array g1 zstd", "array_record g1 zstd", "`array_record`"),
+    ("ArrayRecord, zstd, groups of 256", "anyrecord array g256 zstd", "array_record g256 zstd", "`array_record`"),
+    ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none source", "`array_record` as Grain calls it"),
+    ("FFRecord", "anyrecord ffrecord", "ffrecord", "`ffrecord` (measured elsewhere)"),
+    ("FFRecord", "anyrecord ffrecord", FASTEST, "the fastest of bagz and LMDB"),
+    ("RecordIO", "anyrecord recordio none", "recordio Go none", "`recordio` in Go (measured elsewhere)"),
+    ("TFRecord", "anyrecord tfrecord", "tfrecord", "`tfrecord`"),
+]
+"""What we read, our store, the other one, and what that is called."""
+
+WAYS = {"single": "one at a time", "batch": "batches of 256", "in order": "in order", "write": "writing"}
+TITLES = {
+    "stores": "How long a read takes in each store",
+    "curve": "How long a read takes by the number of records in the file",
+    "cores": "Batches decoded by several threads",
+}
+
+
+def summary(results: Results) -> str:
+    """How many times faster we are, by size."""
+    sizes: dict[str, Any] = results.found("stores")["figures"]
+    rows = []
+    for what, ours, against, named in SUMMARY:
+        by_size = {size: ratios(rows_of, ours, against, size) for size, rows_of in sizes.items()}
+        for way, title in WAYS.items():
+            if any(way in row for row in by_size.values()):
+                cells = [times(row[way]) if way in row else "" for row in by_size.values()]
+                rows.append((f"{what}, {title}", [named, *cells]))
+    return markdown(["times faster than", *sizes], rows)
+
+
+def figures(results: Results, pictures: Sequence[Path]) -> str:
+    """Everything that was found, with the machine that it was found on."""
+    return "\n\n".join(paragraphs(results, {path.stem: path for path in pictures})) + "\n"
+
+
+def paragraphs(results: Results, pictures: dict[str, Path]) -> Iterator[str]:
+    machine = results.machine
+    yield (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']} of memory, {machine['system']}, files on "
+        f"{machine['filesystem']}, Python {machine['python']}; {machine['packages']}. Made by "
+        "`python -m benches.plot` from saved results."
+    )
+    for name, path in pictures.items():
+        yield f"![{TITLES[name]}](images/{path.name})"
+    if results.found("stores"):
+        yield "### Times faster"
+        yield summary(results)
+        yield from tables_of_stores(results)
+    if results.found("curve"):
+        yield from tables_of_lengths(results)
+    if results.found("codecs"):
+        yield "### Codecs of ArrayRecord"
+        for size, rows in results.found("codecs").items():
+            yield f"Records of about {size}; writing in MB/s, reading in microseconds a record."
+            yield table(rows)
+    if results.found("opening"):
+        yield from tables_of_opening(results)
+
+
+def tables_of_stores(results: Results) -> Iterator[str]:
+    found = results.found("stores")
+    for size, rows in found["figures"].items():
+        yield f"### {found['records'][size]:,} records of about {size}"
+        yield "Writing in MB/s, reading in microseconds a record; size: of the files beside the records."
+        yield table(rows)
+
+
+def table(rows: dict[str, dict[str, float]]) -> str:
+    columns = [*WRITES, *READS, "size"]
+    return markdown(columns, [(name, [number(row.get(way)) for way in columns]) for name, row in rows.items()])
+
+
+def tables_of_lengths(results: Results) -> Iterator[str]:
+    found = results.found("curve")
+    for way, stores in found["microseconds"].items():
+        lengths = list(next(iter(stores.values())))
+        yield f"### Records in the file, {WAYS[way]}"
+        yield f"Microseconds a record of {found['record_bytes']} bytes."
+        rows = [(name, [number(row.get(length)) for length in lengths]) for name, row in stores.items()]
+        yield markdown([f"{int(length):,}" for length in lengths], rows)
+
+
+def tables_of_opening(results: Results) -> Iterator[str]:
+    found = results.found("opening")
+    yield "### Opening"
+    columns = {"seconds": "seconds", "stays": "MB more", "peak": "MB more at the peak"}
+    rows = [(name, [number(row[what]) for what in columns]) for name, row in found["one file"].items()]
+    yield markdown(list(columns.values()), rows)
+    for count, stores in found["shards"].items():
+        rows = [(name, [number(row["seconds"]), number(row["every"])]) for name, row in stores.items()]
+        yield markdown([f"{int(count):,} shards, seconds", "with one read of each"], rows)

@@ -1,0 +1,52 @@
+"""Our own stores and the loop that needs no package, timed on a few records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benches.device import aligned
+from benches.instructions import change, total
+from benches.ours import Anyrecord, ours
+from benches.peers import MmapSlice
+from benches.store import READS, WRITES
+from benches.timing import enough, measure
+from benches.workloads import WORKLOADS
+
+
+def test_every_way_of_every_format_gets_a_figure(tmp_path: Path) -> None:
+    records = WORKLOADS[0].make(200)
+    stores = [MmapSlice("mmap slice", "raw"), *ours()]
+    figures = measure(stores, records, tmp_path, 1, 0.001)
+    assert set(figures["mmap slice"]) == {"write", *READS, "size"}
+    for store in ours():
+        written = set(WRITES) if isinstance(store, Anyrecord) and store.checksums else set()
+        assert set(figures[store.name]) == {*written, *READS, "size"}
+        assert all(figure > 0 for figure in figures[store.name].values())
+
+
+def test_a_wrong_record_is_no_figure(tmp_path: Path) -> None:
+    class Wrong(MmapSlice):
+        def one(self, index: int) -> bytes:
+            return b"wrong"
+
+    with pytest.raises(SystemExit, match="mmap slice gives a wrong record 0"):
+        measure([Wrong("mmap slice", "raw")], WORKLOADS[0].make(1000), tmp_path, 1, 0.001)
+
+
+def test_a_slow_store_reads_fewer_records() -> None:
+    def slow(key: int) -> None:
+        for _ in range(20_000):
+            pass
+
+    assert len(enough(slow, list(range(10_000)), 0.01)) < 1000
+    assert len(enough(lambda key: None, list(range(100)), 10)) == 100
+
+
+def test_blocks_and_counts() -> None:
+    assert aligned(4096, 8192) == (4096, 8192)
+    assert aligned(1, 2) == (0, 4096)
+    assert total("version: 1\nevents: Ir\nsummary: 7\ntotals: 12345\n") == 12345
+    assert change(103.1, 100) == "+3.1 % SLOWER"
+    assert change(97.5, 100) == "-2.5 %"
