@@ -19,6 +19,7 @@ FIGURES = "## Figures\n"
 """The heading in docs/speed.md from which on everything is made here."""
 
 OURS, OTHERS = "#c2410c", ("#1d4ed8", "#0f766e", "#7c3aed", "#64748b", "#a16207")
+MARKS = {"single": "o", "batch": "s", "in order": "^"}
 SHOWN = (
     "anyrecord ffrecord",
     "anyrecord array g1 none",
@@ -85,26 +86,32 @@ def save(figure: Any, path: Path) -> None:
 
 
 def stores(found: Any, path: Path) -> None:
-    """Microseconds a record: a panel for each size, a bar for each store and way."""
+    """Microseconds a record: a panel for each size, a line for each store, a mark for each way."""
     sizes = found["figures"]
-    figure, panels = canvas(len(sizes), 11, 4.2)
+    figure, panels = canvas(len(sizes), 11, 3.6)
     for panel, (size, rows) in zip(panels, sizes.items(), strict=True):
-        names = [name for name in SHOWN if name in rows]
-        for place, way in enumerate(("single", "batch", "in order")):
-            marked = [(i, rows[name][way]) for i, name in enumerate(reversed(names)) if way in rows[name]]
-            panel.barh(
-                [i + (1 - place) * 0.26 for i, _ in marked],
-                [figure for _, figure in marked],
-                height=0.24,
-                color=("#c2410c", "#1d4ed8", "#94a3b8")[place],
-                label=way,
-            )
-        panel.set_yticks(range(len(names)), list(reversed(names)) if panel is panels[0] else [""] * len(names))
+        names = [name for name in reversed(SHOWN) if name in rows]
+        for (way, marker), color in zip(MARKS.items(), (OURS, *OTHERS), strict=False):
+            shown = [(rows[name][way], i) for i, name in enumerate(names) if way in rows[name]]
+            panel.plot(*zip(*shown, strict=True), marker, color=color, label=way, markersize=6)
+        panel.set_yticks(range(len(names)), names if panel is panels[0] else [""] * len(names))
         panel.set_xscale("log")
+        plain_numbers(panel.xaxis)
+        panel.grid(axis="y", color="#e2e8f0")
         panel.set_xlabel("microseconds a record")
         panel.set_title(size)
-    panels[-1].legend(frameon=False, loc="lower right")
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, loc="lower left")
     save(figure, path)
+
+
+def plain_numbers(axis: Any) -> None:
+    """Labels 1, 2 and 5 as they are written, without powers."""
+    from matplotlib import ticker
+
+    axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5), numticks=12))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_tick_params(rotation=60)
 
 
 def curve(found: Any, path: Path) -> None:

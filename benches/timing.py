@@ -16,6 +16,8 @@ from benches.store import Store
 
 BATCH = 256
 MOST_PICKS = 20_000
+READ_ROUNDS = 2
+"""Reading takes less time than writing, so that it can be tried more often."""
 
 
 def measure(stores: list[Store], records: list[bytes], folder: Path, rounds: int, seconds: float = 0.5) -> Figures:
@@ -50,7 +52,7 @@ def measure(stores: list[Store], records: list[bytes], folder: Path, rounds: int
     ]
     # All stores in one way, then all in the next.
     ways = dict.fromkeys(way for _, way, _, _ in jobs)
-    for _ in range(rounds):
+    for _ in range(READ_ROUNDS * rounds):
         for wanted in ways:
             for store, way, job, count in jobs:
                 if way == wanted:
