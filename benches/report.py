@@ -33,16 +33,15 @@ TITLES = {
 
 
 def summary(results: Results) -> str:
-    """How many times faster we are, by size."""
+    """How many times faster we are: a row for each other library, a cell for each way with all sizes in it."""
     sizes: dict[str, Any] = results.found("stores")["figures"]
     rows = []
     for what, ours, against, named in SUMMARY:
-        by_size = {size: ratios(rows_of, ours, against, size) for size, rows_of in sizes.items()}
-        for way, title in WAYS.items():
-            if any(way in row for row in by_size.values()):
-                cells = [times(row[way]) if way in row else "" for row in by_size.values()]
-                rows.append((f"{what}, {title}", [named, *cells]))
-    return markdown(["times faster than", *sizes], rows)
+        found = [ratios(rows_of, ours, against, size) for size, rows_of in sizes.items()]
+        cells = [", ".join(times(row[way]) for row in found if way in row) for way in WAYS]
+        if any(cells):
+            rows.append((f"{what}, against {named}", cells))
+    return f"Times faster at {', '.join(sizes)}:\n\n" + markdown(list(WAYS.values()), rows)
 
 
 def figures(results: Results, pictures: Sequence[Path]) -> str:
