@@ -32,7 +32,7 @@ SLOW = {"brotli:6": 2, "brotli:11": 20}
 def main(run: Run) -> dict[str, Any]:
     """Prints a table for each size; returns the figures by size, codec and store."""
     print("writing in MB/s, reading in microseconds a record; both read the file that the original wrote")
-    print(f"slow codecs pack fewer records: {', '.join(f'{name} a {part}th' for name, part in SLOW.items())}\n")
+    print(f"slow codecs pack fewer records: {', '.join(f'{name} one in {part}' for name, part in SLOW.items())}\n")
     found: dict[str, Any] = {}
     for workload in WORKLOADS[1:]:
         if run.only not in workload.name:

@@ -19,6 +19,8 @@ from benches.results import Run
 from benches.tables import number, show
 
 TENTHS = 10
+LEAST_BYTES = 96 << 20
+"""What Python itself and the stacks of threads need, and some more."""
 
 SCRIPT = """
 import anyrecord
@@ -40,7 +42,7 @@ def main(run: Run) -> dict[str, Any]:
     """Prints memory and cost by tenths of the file; returns them by way of reading."""
     path = numbered.array_record(run, numbered.lengths(run)[-1])
     size = path.stat().st_size
-    limit = size // 4 if run.cgroup else size // 8
+    limit = max(LEAST_BYTES, size // (4 if run.cgroup else 8))
     held = "memory and page cache, by a cgroup" if run.cgroup else "its own memory, by RLIMIT_DATA"
     print(f"iteration over a cold file of {size / 1e6:,.0f} MB; the process is allowed {limit / 1e6:,.0f} MB ({held})")
     found: dict[str, Any] = {}
