@@ -12,5 +12,5 @@
 | `workloads`, `numbered` | the records; files of very many small ones |
 | `timing`, `cache`, `device`, `children` | interleaved rounds; cold files; the disk alone; processes of their own |
 | `machine`, `results`, `tables` | where figures come from; how they are saved and shown |
-| `plot` | pictures and tables for the documentation, from saved results |
+| `plot`, `report` | pictures and tables for the documentation, from saved results |
 """

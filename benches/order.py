@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyrecord
 from anyrecord import Permutation, Records
@@ -19,15 +20,17 @@ from benches.workloads import WORKLOADS
 AT_ONCE = 1_000_000
 
 
-def main(run: Run) -> None:
-    """Prints all three tables."""
-    permutations(run.rounds)
+def main(run: Run) -> dict[str, Any]:
+    """Prints all three tables; returns what is in them."""
+    found: dict[str, Any] = {"permutation, ns": permutations(run.rounds)}
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
-        shuffled_passes(Path(folder), run.rounds)
-        block_shuffles(Path(folder), run.rounds)
+        found["a pass, microseconds a record"] = shuffled_passes(Path(folder), run.rounds)
+        found["blocks, thousand records a second"] = block_shuffles(Path(folder), run.rounds)
+    return found
 
 
-def permutations(rounds: int) -> None:
+def permutations(rounds: int) -> dict[str, Any]:
+    found = {}
     print(f"permutation, {AT_ONCE:,} positions at once, best of {rounds}")
     for length in (10**6, 10**9, 10**12):
         tracemalloc.start()
@@ -42,10 +45,13 @@ def permutations(rounds: int) -> None:
             f"  n = {length:>17,}: {full * each:5.1f} ns an element, {block * each:5.1f} ns in blocks;"
             f" {memory:,} bytes of Python memory"
         )
+        found[str(length)] = {"full": full * each, "blocks": block * each, "bytes": memory}
     print()
+    return found
 
 
-def shuffled_passes(folder: Path, rounds: int) -> None:
+def shuffled_passes(folder: Path, rounds: int) -> dict[str, Any]:
+    found = {}
     print(f"a pass over a warm FFRecord file in batches of {BATCH}, microseconds a record, best of {rounds}")
     print("  (a shuffled pass beside batches of the same record numbers, worked out before; the goal is at most 1.5x)")
     for workload in WORKLOADS:
@@ -68,16 +74,20 @@ def shuffled_passes(folder: Path, rounds: int) -> None:
             f" one by one {singly:6.2f} ({singly / known:.2f}x), in file order {in_order:6.2f}"
         )
         records.close()
+        found[workload.name] = {"known": known, "shuffled": shuffled, "one by one": singly, "in order": in_order}
     print()
+    return found
 
 
-def block_shuffles(folder: Path, rounds: int) -> None:
+def block_shuffles(folder: Path, rounds: int) -> dict[str, Any]:
+    found = {}
     print(f"full shuffle and block shuffle (window of 64 blocks), batches of {BATCH}, thousand records a second")
     grouped = folder / "grouped.array_record"
     with anyrecord.create(grouped, codec="zstd", group_size=100, durable=False) as out:
         out.write_many(WORKLOADS[0].make())
     # A cache of 8 MiB stands for a data set larger than memory.
-    compare("ArrayRecord, zstd, chunks of 100, warm", lambda: anyrecord.open(grouped, cache_bytes=8 << 20), None, 1)
+    warm = "ArrayRecord, zstd, chunks of 100, warm"
+    found[warm] = compare(warm, lambda: anyrecord.open(grouped, cache_bytes=8 << 20), None, 1)
     cold = folder / "cold.ffr"
     with anyrecord.create(cold, num_records=WORKLOADS[1].records) as out:
         out.write_many(WORKLOADS[1].make())
@@ -87,11 +97,13 @@ def block_shuffles(folder: Path, rounds: int) -> None:
         return anyrecord.open(cold)
 
     # A tenth of an epoch: the whole of it would leave the file in memory, as no large data set is.
-    compare("FFRecord, 4 KB, blocks of 64, the first tenth of a cold file", open_cold, 64, rounds, part=10)
+    title = "FFRecord, 4 KB, blocks of 64, the first tenth of a cold file"
+    found[title] = compare(title, open_cold, 64, rounds, part=10)
     print()
+    return found
 
 
-def compare(title: str, open: Callable[[], Records], block: int | None, rounds: int, part: int = 1) -> None:
+def compare(title: str, open: Callable[[], Records], block: int | None, rounds: int, part: int = 1) -> dict[str, float]:
     speed: dict[str, float] = {}
     for _ in range(rounds):
         for name in ("file order", "full shuffle", "block shuffle"):
@@ -106,6 +118,7 @@ def compare(title: str, open: Callable[[], Records], block: int | None, rounds: 
             speed[name] = max(figure, speed.get(name, 0))
     told = ", ".join(f"{name} {figure:,.0f}" for name, figure in speed.items())
     print(f"  {title}: {told} ({speed['block shuffle'] / speed['full shuffle']:.1f}x)")
+    return speed
 
 
 def best(rounds: int, job: Callable[[], object]) -> float:
