@@ -42,7 +42,7 @@ class OpenOptions:
     format: str | None
     checksums: bool
     table: Literal["memory", "disk"]
-    io: Literal["auto", "plain", "map"]
+    io: Literal["auto", "plain", "map", "direct"]
     decoded_chunk_bytes: int
     open_files: int
     cache_bytes: int
@@ -54,7 +54,7 @@ def open_options(
     format: str | None = None,
     checksums: bool = True,
     table: Literal["memory", "disk"] = "memory",
-    io: Literal["auto", "plain", "map"] = "auto",
+    io: Literal["auto", "plain", "map", "direct"] = "auto",
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
     threads: int | None = None,
@@ -63,8 +63,8 @@ def open_options(
     tell_if_worker()
     if table not in ("memory", "disk"):
         raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
-    if io not in ("auto", "plain", "map"):
-        raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain' or 'map'")
+    if io not in ("auto", "plain", "map", "direct"):
+        raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain', 'map' or 'direct'")
     if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or not 0 <= cache_bytes < 1 << 63:
         raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 or more")
     if threads is not None and not 1 <= whole_number("threads", threads) <= MOST_THREADS:

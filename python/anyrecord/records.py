@@ -41,7 +41,7 @@ def open(
     format: str | None = None,
     checksums: bool = True,
     table: Literal["memory", "disk"] = "memory",
-    io: Literal["auto", "plain", "map"] = "auto",
+    io: Literal["auto", "plain", "map", "direct"] = "auto",
     limits: Limits | None = None,
     cache_bytes: int = 64 << 20,
     threads: int | None = None,
@@ -64,7 +64,8 @@ def open(
     - `checksums=False` skips every hash, of tables as well as of records; structure is still checked.
     - `table="disk"` keeps the table of chunks in an unlinked temporary file, for files of very many chunks.
     - `io`: local files are mapped into memory behind a guard, network and user-space file systems read by plain
-      reads; `"plain"` and `"map"` choose one of them.
+      reads; `"plain"` and `"map"` choose one of them. `"direct"` reads past the page cache (Linux): for data that is
+      larger than memory, in batches; a warning says so where the file system has no such reads.
     - `limits`: caps on what a file may claim, see `Limits`.
     - `cache_bytes`: how much to keep of decoded chunks that hold several records.
     - `threads`: how many threads decode a large batch. As many as there are cores, at most 16; in a worker process
@@ -84,6 +85,9 @@ def open(
     records = Records(_open_source(source, options))
     for path, warning in records._source.warnings():
         warnings.warn(f"{path} is {warning}", stacklevel=2)
+    if found := records._source.storage_warnings():  # one for all: of a thousand files, all lie in the same place
+        few = _few([path for path, _ in found])
+        warnings.warn(f"{few} {'is' if len(found) == 1 else 'are'} {found[0][1]}", stacklevel=2)
     if expected_records is not None and _whole(expected_records) != len(records):
         raise FormatError(
             f"wrong number of records in {_few(records.paths)}: expected {expected_records}, found {len(records)}",

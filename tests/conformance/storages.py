@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import io
 import random
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ RECORDS = _some_records()
 CUTS = (0, 19, 19, 33, len(RECORDS))
 """Storages of several files hold the records between two cuts in each; one of the files has none."""
 
-STORAGES = ("path", "file object", "BytesIO", "bytes", "glob", "list", "name@N")
-"""The first one is a plain path."""
+STORAGES = ("path", "plain", "direct", "file object", "BytesIO", "bytes", "glob", "list", "name@N")
+"""The first one is a path; plain and direct are paths, too, read in that way."""
 
 
 def write(path: Path | str, records: Iterable[bytes], case: Case, **keywords: Any) -> None:
@@ -69,14 +70,19 @@ class Stored:
 
     @property
     def is_of_paths(self) -> bool:
-        return self.storage in {"path", "glob", "list", "name@N"}
+        return self.storage in {"path", "plain", "direct", "glob", "list", "name@N"}
+
+    @property
+    def io(self) -> dict[str, Any]:
+        """The keyword that reads it in its way."""
+        return {"io": self.storage} if self.storage in {"plain", "direct"} else {}
 
     @contextmanager
     def source(self) -> Iterator[Any]:
         """Something to pass to `open`."""
         path = self.folder / f"one{self.case.suffix}"
         match self.storage:
-            case "path":
+            case "path" | "plain" | "direct":
                 yield path
             case "file object":
                 with builtins.open(path, "rb") as file:
@@ -95,8 +101,12 @@ class Stored:
     @contextmanager
     def opened(self, **keywords: Any) -> Iterator[anyrecord.Records]:
         """The records, opened anew."""
-        with self.source() as source, anyrecord.open(source, **keywords) as records:
-            yield records
+        with self.source() as source:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".* read through the page cache")  # where there is no direct reading
+                records = anyrecord.open(source, **self.io, **keywords)
+            with records:
+                yield records
 
     def place(self, index: int) -> tuple[str, int]:
         """The file of a record, and its number there."""

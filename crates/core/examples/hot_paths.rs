@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let (warm, count) = (number(warm)?, number(count)?);
     let files = vec![(PathBuf::from(path), RecordRange::default())];
     let shards = open_files(files, None, ReadOptions::default(), &mut || Ok(()))?;
-    let reader = Reader::new(shards, CACHE_BYTES)?;
+    let reader = Reader::new(shards, CACHE_BYTES, Some(1))?;
     let mut sum = 0;
     for way in ways {
         sum += read(&reader, way, 0..warm)?;

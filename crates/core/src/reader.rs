@@ -17,6 +17,7 @@ use crate::format::{Chunk, Decoded, Way};
 use crate::pool;
 use crate::shard::{Shard, Source};
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use warmth::Warmth;
@@ -65,6 +66,34 @@ impl Plan<'_> {
             }
             Place::Stored(Way::Alone(_, size)) => Ok(Some(*size)),
             Place::Stored(Way::Among(..)) => Ok(None),
+        }
+    }
+
+    /// The chunk that has to be read.
+    fn chunk(&self) -> Option<&Chunk> {
+        match &self.place {
+            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk),
+            _ => None,
+        }
+    }
+
+    /// The bytes of the file that have to be read.
+    fn stored(&self) -> Option<Range<u64>> {
+        match &self.place {
+            Place::Stored(Way::Direct(range)) => Some(range.clone()),
+            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk.stored.clone()),
+            Place::Kept(_) => None,
+        }
+    }
+
+    /// Tells that the record is about to be read: a cold one that lies in several pages then waits for them once.
+    #[cold]
+    fn announce(&self) {
+        if let Some(range) = self.stored()
+            && self.source.storage.is_mapped()
+        {
+            let length = range.end.saturating_sub(range.start) as usize;
+            self.source.storage.will_need(&mut std::iter::once((range.start, length)));
         }
     }
 
@@ -249,6 +278,9 @@ impl Reader {
     /// Reads a record of known size into its place.
     #[inline]
     pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8]) -> Result<()> {
+        if !self.warmth.is_warm() {
+            plan.announce();
+        }
         self.warmth.learn(1, out.len(), || fill(plan, out)).map_err(|e| plan.locate(e))
     }
 

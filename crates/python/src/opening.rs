@@ -47,6 +47,7 @@ impl Opening {
             io: match self.io.as_str() {
                 "plain" => Io::Plain,
                 "map" => Io::Map,
+                "direct" => Io::Direct,
                 _ => Io::Auto,
             },
             limits: Limits { decoded_chunk_bytes: self.decoded_chunk_bytes, open_files: self.open_files },
@@ -145,6 +146,17 @@ impl Source {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
             if let Some(warning) = shard.source().map_err(Failure)?.table.warning() {
+                found.push((shard.name(), warning));
+            }
+        }
+        Ok(found)
+    }
+
+    /// `(path, warning)` of each file that is read in another way than was asked for.
+    fn storage_warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
+        let mut found = Vec::new();
+        for shard in self.reader.shards() {
+            if let Some(warning) = shard.source().map_err(Failure)?.storage.warning() {
                 found.push((shard.name(), warning));
             }
         }

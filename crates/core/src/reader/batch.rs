@@ -3,7 +3,7 @@
 use super::{Place, Plan, Reader, Row, fill, row_of, stored_length, with_stored};
 use crate::bytes;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Chunk, Decoded, Way};
+use crate::format::{Decoded, Way};
 use crate::pool;
 use crate::shard::Source;
 use crate::storage::ReadOp;
@@ -314,23 +314,6 @@ impl Plan<'_> {
     /// Whether it can be read without a system call, as far as is known.
     fn is_here(&self) -> bool {
         matches!(self.place, Place::Kept(_)) || self.source.storage.is_mapped()
-    }
-
-    /// The chunk that has to be read.
-    fn chunk(&self) -> Option<&Chunk> {
-        match &self.place {
-            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk),
-            _ => None,
-        }
-    }
-
-    /// The bytes of the file that have to be read.
-    fn stored(&self) -> Option<Range<u64>> {
-        match &self.place {
-            Place::Stored(Way::Direct(range)) => Some(range.clone()),
-            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk.stored.clone()),
-            Place::Kept(_) => None,
-        }
     }
 
     /// About how many nanoseconds it takes to put a record of that size into its place.

@@ -4,6 +4,8 @@
 //! descriptor is opened when it is needed and may be closed and opened again ([`handles`](super::handles));
 //! a file that is not the same one any more when it is opened again is an error, not a mixture.
 
+#[cfg(target_os = "linux")]
+use super::direct::{self, Direct};
 use super::handles::{Handle, Handles};
 #[cfg(target_os = "linux")]
 use super::map::{Map, State};
@@ -58,6 +60,8 @@ pub enum Io {
     Plain,
     /// Mapped wherever the system lets us.
     Map,
+    /// By reads past the page cache; by positional reads where the file system has none.
+    Direct,
 }
 
 /// A file while it is open.
@@ -67,12 +71,23 @@ pub struct OpenFile {
     /// moment before it copies memory, so that a thread that opens or closes files in between leaves the child with
     /// numbers that mean other files.
     generation: AtomicU64,
+    #[cfg(target_os = "linux")]
+    direct: Option<Direct>,
 }
 
 impl OpenFile {
     /// A file that was just opened in this process.
-    pub fn new(file: std::fs::File) -> Self {
-        OpenFile { file: ManuallyDrop::new(file), generation: AtomicU64::new(process::generation()) }
+    pub fn new(file: std::fs::File, io: Io) -> Self {
+        #[cfg(target_os = "linux")]
+        let direct = if io == Io::Direct { Direct::switch(&file) } else { None };
+        #[cfg(not(target_os = "linux"))]
+        let _ = io;
+        OpenFile {
+            file: ManuallyDrop::new(file),
+            generation: AtomicU64::new(process::generation()),
+            #[cfg(target_os = "linux")]
+            direct,
+        }
     }
 
     /// Whether the descriptor is right in this process: looked at once in each.
@@ -88,6 +103,13 @@ impl OpenFile {
             self.generation.store(generation, Relaxed);
         }
         is_right
+    }
+
+    fn is_direct(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.direct.is_some();
+        #[cfg(not(target_os = "linux"))]
+        return false;
     }
 }
 
@@ -165,6 +187,9 @@ pub struct LocalFile {
     handles: Arc<Handles>,
     /// Whether what is read is verified by checksums.
     is_checked: bool,
+    io: Io,
+    /// Whether reads past the page cache were asked for and are not to be had.
+    is_refused: bool,
     /// Needs no descriptor, and is not one of the things that are closed when there are too many.
     #[cfg(target_os = "linux")]
     map: Option<Map>,
@@ -191,12 +216,12 @@ impl LocalFile {
         #[cfg(target_os = "linux")]
         let map = match io {
             Io::Auto if !is_of_this_machine(&file) => None,
-            Io::Plain => None,
+            Io::Plain | Io::Direct => None,
             Io::Auto | Io::Map => Map::new(&file, identity.size),
         };
-        #[cfg(not(target_os = "linux"))]
-        let _ = io;
-        handles.admit(&handle, Arc::new(OpenFile::new(file)));
+        let opened = Arc::new(OpenFile::new(file, io));
+        let is_refused = io == Io::Direct && !opened.is_direct();
+        handles.admit(&handle, opened);
         Ok(LocalFile {
             path: path.to_owned(),
             name,
@@ -204,6 +229,8 @@ impl LocalFile {
             handle,
             handles: handles.clone(),
             is_checked,
+            io,
+            is_refused,
             #[cfg(target_os = "linux")]
             map,
         })
@@ -232,9 +259,30 @@ impl LocalFile {
                 .found(format_args!("{found:?}"))
                 .hint("open it again to read the new one"));
         }
-        let file = Arc::new(OpenFile::new(file));
+        let file = Arc::new(OpenFile::new(file, self.io));
         self.handles.admit(&self.handle, file.clone());
         Ok(Guard::from_inner(Some(file)))
+    }
+
+    fn ends_early(&self, position: u64) -> Error {
+        Error::truncated("the file ends early")
+            .in_file(&self.name)
+            .at(position)
+            .expected(format_args!("{} bytes in the file, as when it was opened", self.len()))
+            .found(format_args!("its end at or before byte {position}"))
+            .hint("was it cut or written to meanwhile?")
+    }
+
+    fn failed(&self, position: u64, error: std::io::Error) -> Error {
+        Error::io("reading failed", error).in_file(&self.name).at(position)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_direct(&self, file: &OpenFile, direct: Direct, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        direct.read_many(&file.file, ops).map_err(|failure| match failure {
+            direct::Failure::Ends(position) => self.ends_early(position),
+            direct::Failure::Refused(position, error) => self.failed(position, error.into()),
+        })
     }
 }
 
@@ -284,22 +332,19 @@ impl Storage for LocalFile {
             return Ok(());
         }
         let opened = self.file()?;
+        #[cfg(target_os = "linux")]
+        if let Some(file @ OpenFile { direct: Some(direct), .. }) = opened.as_deref() {
+            return self.read_direct(file, *direct, &mut [ReadOp { at, out }]);
+        }
         let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(()) };
         let mut done = 0;
         while done < out.len() {
             let position = at + done as u64;
             match read_some(file, &mut out[done..], position) {
-                Ok(0) => {
-                    return Err(Error::truncated("the file ends early")
-                        .in_file(&self.name)
-                        .at(position)
-                        .expected(format_args!("{} bytes in the file, as when it was opened", self.len()))
-                        .found(format_args!("its end at or before byte {position}"))
-                        .hint("was it cut or written to meanwhile?"));
-                }
+                Ok(0) => return Err(self.ends_early(position)),
                 Ok(n) => done += n,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::io("reading failed", e).in_file(&self.name).at(position)),
+                Err(e) => return Err(self.failed(position, e)),
             }
         }
         Ok(())
@@ -307,16 +352,23 @@ impl Storage for LocalFile {
 
     #[cfg(unix)]
     fn read_many(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Some(file @ OpenFile { direct: Some(direct), .. }) = self.file()?.as_deref() {
+            return self.read_direct(file, *direct, ops);
+        }
         // Records that lie one behind the other, as they do when a file is read in order, come in one system call
         // and still go straight to their places.
+        #[cfg(target_os = "linux")]
+        let mut cold = super::cold::Cold::default();
         let mut rest = ops;
         while !rest.is_empty() {
-            let (run, behind) = rest.split_at_mut(neighbours(rest));
-            if let [op] = run {
-                self.read_at(op.at, op.out)?;
-            } else {
-                self.read_run(run)?;
-            }
+            let count = neighbours(rest);
+            #[cfg(target_os = "linux")]
+            let done = self.read_run(rest, |file, rest| cold.read(file, rest, count))?;
+            #[cfg(not(target_os = "linux"))]
+            let done = self.read_run(rest, |file, rest| read_neighbours(file, &mut rest[..count]))?;
+            let (run, behind) = rest.split_at_mut(count);
+            self.finish_run(run, done)?;
             rest = behind;
         }
         Ok(())
@@ -346,6 +398,12 @@ impl Storage for LocalFile {
         if let Some(map) = &self.map {
             map.retire();
         }
+    }
+
+    fn warning(&self) -> Option<&'static str> {
+        self.is_refused.then_some(
+            "read through the page cache, because the file system has no reads past it, which io=\"direct\" asks for",
+        )
     }
 
     fn unchanged(&self) -> Result<()> {
@@ -412,7 +470,7 @@ impl Storage for LocalFile {
     #[cfg(target_os = "linux")]
     fn will_need(&self, ranges: &mut dyn Iterator<Item = (u64, usize)>) {
         if let Some(map) = &self.map {
-            ranges.for_each(|(at, length)| map.will_need(at, length));
+            map.will_need(ranges);
         }
     }
 }
@@ -434,7 +492,7 @@ fn look_after_the_guard() {
 
 /// How many of the first ranges lie one behind the other: at least 1, at most what one call takes.
 #[cfg(unix)]
-fn neighbours(ops: &[ReadOp<'_>]) -> usize {
+pub(super) fn neighbours(ops: &[ReadOp<'_>]) -> usize {
     // The least that POSIX systems allow in one call is 16; Linux and macOS take 1024.
     const MOST: usize = 1024;
     let follows = |pair: &[ReadOp<'_>]| pair[0].at.checked_add(pair[0].out.len() as u64) == Some(pair[1].at);
@@ -443,23 +501,42 @@ fn neighbours(ops: &[ReadOp<'_>]) -> usize {
 
 #[cfg(unix)]
 impl LocalFile {
-    /// Reads neighbouring ranges with one call; what it leaves undone is read range by range.
-    fn read_run(&self, run: &mut [ReadOp<'_>]) -> Result<()> {
-        let opened = self.file()?;
-        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(()) };
-        let at = run[0].at;
-        let mut places: Vec<_> = run.iter_mut().map(|op| std::io::IoSliceMut::new(op.out)).collect();
-        let mut done = match rustix::io::preadv(file, &mut places, at) {
-            Ok(done) => done,
-            Err(rustix::io::Errno::INTR) => 0,
-            Err(error) => return Err(Error::io("reading failed", error.into()).in_file(&self.name).at(at)),
-        };
+    /// Begins to read the first ranges by `read`, which says how many bytes came.
+    fn read_run(
+        &self,
+        ops: &mut [ReadOp<'_>],
+        read: impl FnOnce(&std::fs::File, &mut [ReadOp<'_>]) -> rustix::io::Result<usize>,
+    ) -> Result<usize> {
+        let (opened, at) = (self.file()?, ops[0].at);
+        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(0) };
+        read(file, ops).map_err(|error| self.failed(at, error.into()))
+    }
+
+    /// Reads what one call left undone, range by range.
+    fn finish_run(&self, run: &mut [ReadOp<'_>], mut done: usize) -> Result<()> {
         for op in run {
             let here = done.min(op.out.len());
             done -= here;
             self.read_at(op.at + here as u64, &mut op.out[here..])?;
         }
         Ok(())
+    }
+}
+
+/// Reads ranges that lie one behind the other with one call, which may come back short.
+#[cfg(unix)]
+pub(super) fn read_neighbours(file: &std::fs::File, run: &mut [ReadOp<'_>]) -> rustix::io::Result<usize> {
+    let Some(at) = run.first().map(|op| op.at) else { return Ok(0) };
+    let outcome = match run {
+        [op] => rustix::io::pread(file, &mut *op.out, at),
+        _ => {
+            let mut places: Vec<_> = run.iter_mut().map(|op| std::io::IoSliceMut::new(op.out)).collect();
+            rustix::io::preadv(file, &mut places, at)
+        }
+    };
+    match outcome {
+        Err(rustix::io::Errno::INTR) => Ok(0),
+        outcome => outcome,
     }
 }
 

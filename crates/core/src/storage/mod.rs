@@ -2,6 +2,8 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `cold` | batches that the page cache may not have (Linux) |
+//! | `direct` | reading past the page cache (Linux) |
 //! | [`file`] | a local file: mapped where that is safe, else positional reads |
 //! | [`handles`] | the bound on how many descriptors are open |
 //! | `map` | a mapped file and its guard (Linux) |
@@ -9,11 +11,16 @@
 //! | [`output`] | what a writer writes to: streams, patches |
 //! | [`publish`] | the one helper that makes a file appear whole or not at all |
 //! | [`skim`] | reading headers and skipping what lies between them |
+//! | `uring` | many reads in flight at once (Linux) |
 //! | [`window`] | reading from front to back in large pieces |
 //!
-//! Another way of reading (a queue of asynchronous reads, an object store) is one more file
+//! Another way of reading (an object store) is one more file
 //! here with one more `impl Storage`.
 
+#[cfg(target_os = "linux")]
+mod cold;
+#[cfg(target_os = "linux")]
+pub mod direct;
 pub mod file;
 pub mod handles;
 #[cfg(target_os = "linux")]
@@ -22,6 +29,8 @@ pub mod memory;
 pub mod output;
 pub mod publish;
 pub mod skim;
+#[cfg(target_os = "linux")]
+pub mod uring;
 pub mod window;
 
 use crate::error::Result;
@@ -69,6 +78,11 @@ pub trait Storage: Send + Sync {
     /// Whether borrowed bytes are certainly in memory, so that looking at them never waits for a disk.
     fn is_memory(&self) -> bool {
         false
+    }
+
+    /// What whoever opened it should know about the way it is read: `"read ..."`.
+    fn warning(&self) -> Option<&'static str> {
+        None
     }
 
     /// Gives descriptors and maps back.
