@@ -259,7 +259,7 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
         _core.pour(writer, inputs, job.reading, split, job.map, step, total)
         writer._seal()
         if creating.tally:
-            writer._check(job.reading, creating.threads)
+            writer._check(job.reading, creating.threads or 0)
     except BaseException:
         writer._discard()
         raise

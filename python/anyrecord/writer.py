@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, Literal, Self, TypeAlias, TypedDict
 
 from anyrecord import _core
 from anyrecord.errors import ClosedError
+from anyrecord.options import MOST_THREADS, tell_if_worker
 from anyrecord.paths import existing_shards, shard_paths
 
 __all__ = ["Writer", "create"]
@@ -29,7 +30,8 @@ class Creating:
     format: str
     overwrite: bool
     durable: bool
-    threads: int
+    threads: int | None
+    """None: as many as there are cores, where that pays."""
     sharding: tuple[str, int]
     num_records: int | None
     tally: bool = False
@@ -165,7 +167,8 @@ def create(
       knowing the count. `shard_bytes` and `shard_records` fill one file after the other.
     - `num_records`: how many there will be, if you know. FFRecord then writes in one pass; for every format it is
       an error to write another number.
-    - `threads`: how many threads encode. The bytes written are the same for any number.
+    - `threads`: how many threads encode. By default there is one for each core once there is enough to compress, but
+      none in worker processes, which share the cores. The bytes written are the same for any number.
 
     Options of one format, refused by the others:
 
@@ -189,7 +192,7 @@ def create(
         format=format_of(name) if format is None else format,
         overwrite=bool(overwrite),
         durable=bool(durable),
-        threads=count_option("threads", threads, 0, 1024) or 0,
+        threads=threads_option(threads),
         sharding=sharding,
         num_records=count_option("num_records", num_records, 0),
     )
@@ -239,6 +242,12 @@ def count_option(keyword: str, value: int | None, least: int, most: int = _MOST)
         valid = f"{least} or more" if most == _MOST else f"from {least} to {most}"
         raise ValueError(f"{keyword}={value!r} is not valid: it must be a whole number, {valid}")
     return value
+
+
+def threads_option(threads: int | None) -> int | None:
+    """How many threads encode. None: what there are cores for, which is none in a worker process."""
+    tell_if_worker()
+    return count_option("threads", threads, 0, MOST_THREADS)
 
 
 def sharding_of(shards: int | None, shard_bytes: int | None, shard_records: int | None) -> tuple[str, int]:

@@ -4,6 +4,7 @@
 //! a final name before [`publish`](SealedSet::publish), and a writer that is dropped leaves everything as it was.
 
 pub mod file;
+pub mod pool;
 pub mod tally;
 
 use crate::error::{Error, Result};
@@ -13,7 +14,8 @@ use crate::parallel::each_in_parallel;
 use crate::process;
 use crate::storage::output::Output;
 use crate::storage::publish::Sealed;
-use file::{FileWriter, Pool};
+use file::FileWriter;
+use pool::Pool;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tally::Sum;
@@ -40,8 +42,9 @@ pub struct CreateOptions {
     pub overwrite: bool,
     /// Survive a power cut once published.
     pub durable: bool,
-    /// Threads that encode; 0 or 1: the calling thread does it.
-    pub threads: usize,
+    /// Threads that encode; 0 or 1: the calling thread does it. None: one for each core, where there is compression
+    /// and enough of it, but in worker processes the calling thread.
+    pub threads: Option<usize>,
     /// How records are dealt out.
     pub sharding: Sharding,
     /// Add up what is written, so that [`SealedSet::check`] can compare.
@@ -57,7 +60,7 @@ impl Default for CreateOptions {
         CreateOptions {
             overwrite: false,
             durable: true,
-            threads: 0,
+            threads: None,
             sharding: Sharding::One,
             tally: false,
             num_records: None,
@@ -120,7 +123,11 @@ impl Writer {
     }
 
     fn new(path: &Path, format: &'static dyn Format, options: CreateOptions) -> Result<Self> {
-        let pool = if options.threads > 1 { Some(Pool::new(options.threads)?) } else { None };
+        let pool = match options.threads {
+            None => Pool::automatic(),
+            Some(0 | 1) => None,
+            Some(count) => Some(Pool::of(count)?),
+        };
         Ok(Writer {
             format,
             path: path.to_owned(),

@@ -43,7 +43,7 @@ pub struct Creating {
     format: String,
     overwrite: bool,
     durable: bool,
-    threads: usize,
+    threads: Option<usize>,
     /// `("one" | "turns" | "bytes" | "records", number)`.
     sharding: (String, u64),
     num_records: Option<u64>,

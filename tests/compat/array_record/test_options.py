@@ -122,7 +122,7 @@ def test_padding_without_a_value_is_on_as_the_documentation_has_it() -> None:
 
 
 def test_parallelism_of_a_writer_is_bounded_by_the_cores() -> None:
-    assert "threads" not in writer_options("max_parallelism:1")
+    assert writer_options("max_parallelism:1")["threads"] == 1
     assert writer_options("max_parallelism:2147483647").get("threads", 1) <= 1024
 
 

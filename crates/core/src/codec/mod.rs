@@ -62,16 +62,15 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// Appends `input`, compressed, to `out`. `size_known` tells zstd to state the size in the frame, and
-    /// to choose its parameters by it.
-    pub fn compress(&self, input: &[u8], size_known: bool, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends `input`, compressed, to `out`.
+    pub fn compress(&self, input: &[u8], out: &mut Vec<u8>) -> Result<()> {
         match self.codec {
             Codec::None => {
                 out.extend_from_slice(input);
                 Ok(())
             }
             Codec::Brotli => brotli::compress(input, self.level, self.window_log, out),
-            Codec::Zstd => zstd::compress(input, self.level, self.window_log, size_known, out),
+            Codec::Zstd => zstd::compress(input, self.level, self.window_log, out),
             Codec::Snappy => snappy::compress(input, out),
         }
     }
@@ -141,22 +140,20 @@ mod tests {
 
     fn check(compression: &Compression, input: &[u8]) {
         let codec = compression.codec;
-        for size_known in [true, false] {
-            let mut packed = b"prefix".to_vec();
-            compression.compress(input, size_known, &mut packed).unwrap();
-            let packed = packed.strip_prefix(b"prefix").unwrap();
-            let mut out = vec![0; input.len()];
-            codec.decompress(packed, &mut out).unwrap();
-            assert!(out == input, "{compression:?}");
-            assert!(codec.decompress(packed, &mut vec![0; input.len() + 1]).is_err());
-            if !input.is_empty() {
-                assert!(codec.decompress(packed, &mut vec![0; input.len() - 1]).is_err());
-            }
-            let longer = [packed, b"\0"].concat();
-            assert!(codec.decompress(&longer, &mut out).is_err(), "{compression:?}: trailing input");
-            if let Some(mut stream) = stream(codec) {
-                assert!(unpack(&mut *stream, packed, 5, 7) == input, "{compression:?} in pieces");
-            }
+        let mut packed = b"prefix".to_vec();
+        compression.compress(input, &mut packed).unwrap();
+        let packed = packed.strip_prefix(b"prefix").unwrap();
+        let mut out = vec![0; input.len()];
+        codec.decompress(packed, &mut out).unwrap();
+        assert!(out == input, "{compression:?}");
+        assert!(codec.decompress(packed, &mut vec![0; input.len() + 1]).is_err());
+        if !input.is_empty() {
+            assert!(codec.decompress(packed, &mut vec![0; input.len() - 1]).is_err());
+        }
+        let longer = [packed, b"\0"].concat();
+        assert!(codec.decompress(&longer, &mut out).is_err(), "{compression:?}: trailing input");
+        if let Some(mut stream) = stream(codec) {
+            assert!(unpack(&mut *stream, packed, 5, 7) == input, "{compression:?} in pieces");
         }
     }
 

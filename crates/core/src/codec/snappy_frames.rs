@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::hash::crc32c;
 
 /// The frame that begins a stream.
-const IDENTIFIER: [u8; 10] = *b"\xff\x06\x00\x00sNaPpY";
+pub const IDENTIFIER: [u8; 10] = *b"\xff\x06\x00\x00sNaPpY";
 /// Bytes that one frame may hold, decoded.
 pub const FRAME_BYTES: usize = 1 << 16;
 /// Bytes before the data of a frame: kind, length, checksum.
@@ -181,16 +181,18 @@ pub fn decompress(stored: &[u8], base: u64, limit: u64, checksums: bool) -> Resu
     Ok((out, end))
 }
 
-/// Makes a stream in which every write becomes frames of its own.
+/// Input shorter than this becomes no shorter: a block needs two bytes more than what it cannot refer back to.
+const STORED_BELOW: usize = 17;
+
+/// Makes the frames of a stream behind its identifier; every write becomes frames of its own.
 pub struct Compressor {
     encoder: snap::raw::Encoder,
     block: Vec<u8>,
-    begun: bool,
 }
 
 impl Default for Compressor {
     fn default() -> Self {
-        Compressor { encoder: snap::raw::Encoder::new(), block: Vec::new(), begun: false }
+        Compressor { encoder: snap::raw::Encoder::new(), block: Vec::new() }
     }
 }
 
@@ -198,14 +200,16 @@ impl Compressor {
     /// Appends the frames for one write to `out`; none for an empty one.
     pub fn write(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         for piece in bytes.chunks(FRAME_BYTES) {
-            if !std::mem::replace(&mut self.begun, true) {
-                out.extend_from_slice(&IDENTIFIER);
+            let most = snap::raw::max_compress_len(piece.len());
+            if self.block.len() < most {
+                self.block.resize(most, 0);
             }
-            self.block.resize(snap::raw::max_compress_len(piece.len()), 0);
-            let compressed = self
-                .encoder
-                .compress(piece, &mut self.block)
-                .map_err(|e| Error::argument(format!("snappy cannot compress: {e}")))?;
+            let compressed = if piece.len() < STORED_BELOW {
+                piece.len()
+            } else {
+                let compressed = self.encoder.compress(piece, &mut self.block);
+                compressed.map_err(|e| Error::argument(format!("snappy cannot compress: {e}")))?
+            };
             // What saves less than an eighth is stored as it is, as all snappy writers do.
             let worth_it = compressed < piece.len() - piece.len() / 8;
             let data = if worth_it { &self.block[..compressed] } else { piece };
@@ -225,7 +229,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn stream(writes: &[Vec<u8>]) -> Vec<u8> {
-        let (mut compressor, mut out) = (Compressor::default(), Vec::new());
+        let mut compressor = Compressor::default();
+        let mut out = if writes.concat().is_empty() { Vec::new() } else { IDENTIFIER.to_vec() };
         writes.iter().for_each(|write| compressor.write(write, &mut out).unwrap());
         out
     }
@@ -262,6 +267,13 @@ mod tests {
             if let Ok((out, _)) = decompress(&stored, 0, 1 << 20, true) {
                 prop_assert!(out == [&whole[..], b"xyz"].concat() || out == whole || out == b"xyz", "{:?}", out);
             }
+        }
+    }
+
+    #[test]
+    fn short_input_never_becomes_shorter() {
+        for length in 1..STORED_BELOW {
+            assert!(snap::raw::Encoder::new().compress_vec(&vec![0; length]).unwrap().len() > length);
         }
     }
 

@@ -10,6 +10,7 @@ pub mod options;
 pub mod recordio;
 pub mod riegeli;
 pub mod side_index;
+pub mod spare;
 pub mod tfrecord;
 
 use crate::bytes;
@@ -19,6 +20,7 @@ use crate::limits::Limits;
 use crate::storage::file::Io;
 use crate::storage::{Storage, output::Output, window::Window};
 use options::WriteOptions;
+use spare::Spare;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -371,7 +373,8 @@ impl Weight for Decoded {
     }
 }
 
-/// Records gathered for one chunk: their bytes one after the other, and where each ends.
+/// Records gathered to be encoded together, in one chunk or in several: their bytes one after the other, and where
+/// each ends.
 #[derive(Debug, Default)]
 pub struct Group {
     /// The records' bytes.
@@ -381,6 +384,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// None, in memory that is used again.
+    pub fn in_spare(spare: &Spare) -> Self {
+        Group { bytes: spare.take(), ends: Vec::new() }
+    }
+
     /// Adds a record.
     pub fn push(&mut self, record: &[u8]) {
         self.bytes.extend_from_slice(record);
@@ -389,8 +397,56 @@ impl Group {
 
     /// The records, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins.zip(&self.ends).map(|(begin, &end)| &self.bytes[begin..end])
+        self.all().iter()
+    }
+
+    /// All records as one run.
+    pub fn all(&self) -> Run<'_> {
+        Run { bytes: &self.bytes, ends: &self.ends, begin: 0 }
+    }
+
+    /// The records in runs of `count`, the last of which may have fewer.
+    pub fn runs(&self, count: usize) -> impl Iterator<Item = Run<'_>> {
+        let mut begin = 0;
+        self.ends.chunks(count.max(1)).map(move |ends| {
+            let end = ends[ends.len() - 1];
+            let run = Run { bytes: &self.bytes[begin..end], ends, begin };
+            begin = end;
+            run
+        })
+    }
+}
+
+/// Some records of a group that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// The records' bytes.
+    pub bytes: &'a [u8],
+    /// Where each ends, counted as `begin` is.
+    ends: &'a [usize],
+    begin: usize,
+}
+
+impl<'a> Run<'a> {
+    /// How many records there are.
+    pub fn records(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    /// The records, in order.
+    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.bytes;
+        self.sizes().map(move |size| {
+            let (record, later) = rest.split_at(size);
+            rest = later;
+            record
+        })
+    }
+
+    /// Their sizes.
+    pub fn sizes(self) -> impl Iterator<Item = usize> {
+        let begins = std::iter::once(self.begin).chain(self.ends.iter().copied());
+        begins.zip(self.ends).map(|(begin, &end)| end - begin)
     }
 }
 
@@ -407,7 +463,7 @@ pub struct Encoded {
     pub records: u64,
     /// Their size before encoding.
     pub decoded_bytes: u64,
-    /// Where each record ends, for formats that keep a table of records.
+    /// Where each record or each part ends, for formats that need to know.
     pub ends: Vec<usize>,
 }
 
@@ -438,6 +494,9 @@ pub trait Encoder: Send {
 
     /// The function that encodes a group.
     fn job(&self) -> EncodeJob;
+
+    /// Whether encoding is compressing, which other threads had better do.
+    fn compresses(&self) -> bool;
 
     /// Whether a chunk of that many records, made by another encoder with the same options, can be placed next.
     /// What is pending is flushed before it is.

@@ -18,6 +18,14 @@ pub fn hash(bytes: &[u8]) -> u64 {
     HighwayHasher::new(KEY).hash64(bytes)
 }
 
+/// The hash of two pieces as one.
+pub fn hash_parts(head: &[u8], body: &[u8]) -> u64 {
+    let mut hasher = Hasher::new();
+    hasher.update(head);
+    hasher.update(body);
+    hasher.finish()
+}
+
 /// The hash of bytes that come in pieces.
 pub struct Hasher(HighwayHasher);
 

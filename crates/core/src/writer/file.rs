@@ -5,39 +5,12 @@ use crate::format::{Decoded, EncodeJob, Encoded, Encoder, Group};
 use crate::process;
 use crate::storage::output::{Output, Stream};
 use crate::storage::publish::{Sealed, Staged};
+use crate::writer::pool::{Flying, Pool};
 use crate::writer::tally::{Sum, Tally};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
-
-/// Threads that encode, shared by the shards of one writer.
-pub struct Pool {
-    threads: rayon::ThreadPool,
-    count: usize,
-}
-
-impl Pool {
-    /// Starts `count` threads.
-    pub fn new(count: usize) -> Result<Arc<Self>> {
-        let builder = rayon::ThreadPoolBuilder::new()
-            .num_threads(count)
-            .thread_name(|i| format!("anyrecord-encode-{i}"));
-        let threads =
-            builder.build().map_err(|e| Error::io("cannot start threads", std::io::Error::other(e)))?;
-        Ok(Arc::new(Pool { threads, count }))
-    }
-
-    fn start(&self, job: EncodeJob, groups: Vec<Group>) -> Receiver<Result<Vec<Encoded>>> {
-        let (done, result) = sync_channel(1);
-        self.threads.spawn(move || {
-            // The writer may be gone by now; then nobody wants the result.
-            let _ = done.send(groups.into_iter().map(|group| job(group)).collect());
-        });
-        result
-    }
-}
 
 enum Sink {
     Staged(Staged),
@@ -58,17 +31,9 @@ struct Parts {
     encoder: Box<dyn Encoder>,
     job: EncodeJob,
     pool: Option<Arc<Pool>>,
-    /// Groups that wait for enough others to be worth a thread's while.
-    waiting: Vec<Group>,
-    waiting_bytes: usize,
     /// Groups that are being encoded, in order.
-    in_flight: VecDeque<Receiver<Result<Vec<Encoded>>>>,
+    in_flight: VecDeque<Flying>,
 }
-
-/// A thread is given at least this many bytes of records at a time: handing over costs as much as a small group.
-const HANDOVER_BYTES: usize = 128 << 10;
-/// What a group counts besides its bytes.
-const GROUP_COST: usize = 256;
 
 /// Writes the records of one file.
 pub struct FileWriter {
@@ -111,8 +76,9 @@ impl FileWriter {
     fn start(mut sink: Sink, mut encoder: Box<dyn Encoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
         encoder.start(sink.output())?;
         let job = encoder.job();
-        let (waiting, in_flight) = (Vec::new(), VecDeque::new());
-        let parts = Parts { sink, encoder, job, pool, waiting, waiting_bytes: 0, in_flight };
+        // Checksums alone are no work to share.
+        let pool = pool.filter(|pool| !pool.is_automatic() || encoder.compresses());
+        let parts = Parts { sink, encoder, job, pool, in_flight: VecDeque::new() };
         Ok(FileWriter {
             parts: ManuallyDrop::new(parts),
             full: None,
@@ -197,34 +163,35 @@ impl FileWriter {
 
 impl Parts {
     fn encode(&mut self, group: Group) -> Result<()> {
-        if self.pool.is_none() {
-            let encoded = (self.job)(group)?;
-            return self.encoder.place(encoded, self.sink.output());
+        let pool = self.pool.clone();
+        let shared = pool.as_ref().and_then(|pool| Some((pool, pool.most_groups(&group)?)));
+        let Some((pool, most)) = shared else { return self.encode_here(group) };
+        while let Some(result) = self.in_flight.front().and_then(Flying::poll) {
+            self.in_flight.pop_front();
+            self.encoder.place(result?, self.sink.output())?;
         }
-        self.waiting_bytes += group.bytes.len() + GROUP_COST;
-        self.waiting.push(group);
-        if self.waiting_bytes < HANDOVER_BYTES { Ok(()) } else { self.hand_over() }
-    }
-
-    fn hand_over(&mut self) -> Result<()> {
-        let Some(pool) = &self.pool else { return Ok(()) };
-        if self.waiting.is_empty() {
-            return Ok(());
-        }
-        self.waiting_bytes = 0;
-        self.in_flight.push_back(pool.start(self.job.clone(), std::mem::take(&mut self.waiting)));
-        // One for each thread, and one more so that none of them waits.
-        let most = pool.count + 1;
-        while self.in_flight.len() > most {
+        while self.in_flight.len() >= most || !pool.has_room(&group) {
+            if self.in_flight.is_empty() {
+                return self.encode_here(group);
+            }
             self.place_next()?;
+        }
+        match pool.start(self.job.clone(), group) {
+            Ok(flying) => self.in_flight.push_back(flying),
+            Err(group) => self.encode_here(group)?,
         }
         Ok(())
     }
 
+    /// By the calling thread; nothing is in flight.
+    fn encode_here(&mut self, group: Group) -> Result<()> {
+        let encoded = (self.job)(group)?;
+        self.encoder.place(encoded, self.sink.output())
+    }
+
     fn place_next(&mut self) -> Result<()> {
-        let Some(result) = self.in_flight.pop_front() else { return Ok(()) };
-        let encoded = result.recv().map_err(|_| Error::closed("an encoding thread died"))??;
-        encoded.into_iter().try_for_each(|encoded| self.encoder.place(encoded, self.sink.output()))
+        let Some(flying) = self.in_flight.pop_front() else { return Ok(()) };
+        self.encoder.place(flying.wait()?, self.sink.output())
     }
 
     /// Encodes and places everything that is pending.
@@ -232,7 +199,6 @@ impl Parts {
         if let Some(group) = self.encoder.flush() {
             self.encode(group)?;
         }
-        self.hand_over()?;
         while !self.in_flight.is_empty() {
             self.place_next()?;
         }

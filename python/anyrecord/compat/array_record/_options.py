@@ -181,8 +181,8 @@ def writer_options(options: str) -> dict[str, Any]:
         given["transpose_bucket_size"] = seen.get("transpose_bucket_size")
     given |= _compression(compression)
     # The original's documentation has writers compress in parallel; from Python it never does.
-    if (threads := seen.get("max_parallelism")) is not None and threads > 1:
-        given["threads"] = min(threads, os.cpu_count() or 1)
+    if (threads := seen.get("max_parallelism")) is not None:
+        given["threads"] = max(1, min(threads, os.cpu_count() or 1))
     return {key: value for key, value in given.items() if value is not None}
 
 

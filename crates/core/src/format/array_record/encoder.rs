@@ -2,25 +2,33 @@
 
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript, VERSION};
 use super::settings::Settings;
-use crate::bytes::{Cursor, put_varint};
+use crate::bytes::{self, Cursor, put_varint};
 use crate::codec::{Codec, Compression, snappy};
 use crate::error::{Error, Result};
-use crate::format::riegeli::chunk::{Header, kind};
-use crate::format::riegeli::{simple, transpose_encode, writer};
+use crate::format::riegeli::encode::{self, Encoding};
+use crate::format::riegeli::{chunk, writer};
+use crate::format::spare::Spare;
 use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
 use std::sync::Arc;
 
 /// The reader of a transposed chunk reads lengths of 32 bits.
 const MAX_TRANSPOSED: u64 = u32::MAX as u64;
-/// What the original puts in front of its compressor; input shorter than that has a known size.
-const BUFFER: usize = 4096;
+/// Chunks are encoded together until they have this many bytes of records, or this many records: taking them one by one
+/// costs as much as encoding a small one.
+const BATCH_BYTES: usize = 128 << 10;
+const BATCH_RECORDS: usize = 1 << 12;
 const COPIES_OF_POSTSCRIPT: usize = 3;
 
 /// Writes one file.
 pub struct ArrayRecordEncoder {
     settings: Settings,
+    /// Whole chunks, and the records of the one that is not full yet.
     pending: Group,
+    /// How many records that one has, and where they begin in the pending bytes.
+    in_chunk: u64,
+    chunk_begin: usize,
+    spare: Spare,
     /// All groups are full but the last.
     chunks: Entries,
     records: u64,
@@ -55,7 +63,25 @@ impl Entries {
 impl ArrayRecordEncoder {
     /// Of a file without records.
     pub fn new(settings: Settings) -> Self {
-        ArrayRecordEncoder { settings, pending: Group::default(), chunks: Entries::default(), records: 0 }
+        ArrayRecordEncoder {
+            settings,
+            pending: Group::default(),
+            in_chunk: 0,
+            chunk_begin: 0,
+            spare: Spare::default(),
+            chunks: Entries::default(),
+            records: 0,
+        }
+    }
+
+    fn encoding(&self) -> Encoding {
+        let Settings { compression, group_size, transpose, .. } = self.settings;
+        Encoding { group_size, compression, transpose }
+    }
+
+    fn take(&mut self) -> Group {
+        (self.in_chunk, self.chunk_begin) = (0, 0);
+        std::mem::replace(&mut self.pending, Group::in_spare(&self.spare))
     }
 
     /// All entries of the footer, as the two parts of a simple chunk; forgets the chunks on the way.
@@ -82,8 +108,7 @@ impl ArrayRecordEncoder {
             put_varint(&mut sizes, (values.len() - begin) as u64);
         }
         drop(chunks);
-        let size_known = values.len() <= BUFFER;
-        simple::encode_parts(sizes, values, count, size_known, &self.settings.compression)
+        encode::encode_parts(&sizes, values, count, &self.settings.compression)
     }
 }
 
@@ -96,7 +121,7 @@ impl Encoder for ArrayRecordEncoder {
     }
 
     fn push(&mut self, record: &[u8]) -> Result<Option<Group>> {
-        let bytes = self.pending.bytes.len() as u64 + record.len() as u64;
+        let bytes = (self.pending.bytes.len() - self.chunk_begin) as u64 + record.len() as u64;
         if self.settings.compression.codec == Codec::Snappy && !snappy::fits(bytes) {
             let what =
                 format!("snappy cannot hold {bytes} bytes in one chunk; use a smaller group_size or zstd");
@@ -108,40 +133,48 @@ impl Encoder for ArrayRecordEncoder {
             ));
         }
         self.pending.push(record);
-        let full = self.pending.ends.len() as u64 == self.settings.group_size;
-        Ok(full.then(|| std::mem::take(&mut self.pending)))
+        self.in_chunk += 1;
+        if self.in_chunk < self.settings.group_size {
+            return Ok(None);
+        }
+        (self.in_chunk, self.chunk_begin) = (0, self.pending.bytes.len());
+        let enough = self.chunk_begin >= BATCH_BYTES || self.pending.ends.len() >= BATCH_RECORDS;
+        Ok(enough.then(|| self.take()))
     }
 
     fn flush(&mut self) -> Option<Group> {
-        (!self.pending.ends.is_empty()).then(|| std::mem::take(&mut self.pending))
+        (!self.pending.ends.is_empty()).then(|| self.take())
     }
 
     fn job(&self) -> EncodeJob {
-        let compression = self.settings.compression;
-        match self.settings.transpose {
-            None => Arc::new(move |group| simple::encode(group, &compression)),
-            Some(bucket) => Arc::new(move |group| transpose_encode::encode(&group, &compression, bucket)),
-        }
+        let (encoding, spare) = (self.encoding(), self.spare.clone());
+        Arc::new(move |group| encoding.encode(group, &spare))
     }
 
     fn takes_chunk(&self, records: u64) -> bool {
-        self.pending.ends.is_empty() && records == self.settings.group_size
+        self.in_chunk == 0 && records == self.settings.group_size
+    }
+
+    fn compresses(&self) -> bool {
+        self.settings.compression.codec != Codec::None || self.settings.transpose.is_some()
     }
 
     fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
-        let kind = if self.settings.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE };
-        let begin = put(out, kind, &encoded)?;
-        self.chunks.push(begin, encoded.decoded_bytes);
-        self.records += encoded.records;
-        if self.settings.pad {
-            writer::pad_to_block(out)?;
+        for (head, body) in encode::chunks(&encoded) {
+            let begin = writer::write_encoded(out, head, body)?;
+            self.chunks.push(begin, bytes::u64_le(head, chunk::DECODED));
+            if self.settings.pad {
+                writer::pad_to_block(out)?;
+            }
         }
+        self.records += encoded.records;
+        self.spare.put(encoded.body);
         Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Output) -> Result<()> {
         let footer = self.footer()?;
-        let footer_offset = put(out, kind::SIMPLE, &footer)?;
+        let footer_offset = writer::write_encoded(out, &footer.head, &footer.body)?;
         drop(footer);
         writer::pad_to_block(out)?;
         let mut copies = Group::default();
@@ -149,18 +182,9 @@ impl Encoder for ArrayRecordEncoder {
             copies.push(&Postscript { footer_offset, magic: MAGIC }.to_bytes());
         }
         let stored = Compression { codec: Codec::None, level: 0, window_log: 0 };
-        put(out, kind::SIMPLE, &simple::encode(copies, &stored)?)?;
+        let one = Encoding { group_size: u64::MAX, compression: stored, transpose: None };
+        let copies = one.encode(copies, &self.spare)?;
+        writer::write_encoded(out, &copies.head, &copies.body)?;
         writer::pad_to_block(out)
     }
-}
-
-fn put(out: &mut dyn Output, kind: u8, encoded: &Encoded) -> Result<u64> {
-    let header = Header {
-        data_size: (encoded.head.len() + encoded.body.len()) as u64,
-        data_hash: encoded.hash,
-        kind,
-        records: encoded.records,
-        decoded: encoded.decoded_bytes,
-    };
-    writer::write_chunk(out, &header, &[&encoded.head, &encoded.body])
 }

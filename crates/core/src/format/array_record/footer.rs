@@ -94,6 +94,7 @@ enum Records<'a> {
 }
 
 impl Records<'_> {
+    #[inline]
     fn next_record(&mut self) -> Result<Option<&[u8]>> {
         match self {
             Records::Whole(decoded, row) => {
@@ -168,6 +169,7 @@ impl<'a> Footer<'a> {
     }
 
     /// The next entry; none after the last.
+    #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         let index = self.read;
         self.read += 1;
@@ -175,10 +177,12 @@ impl<'a> Footer<'a> {
         let wrong = |what: String| {
             Error::format(format!("ArrayRecord footer entry {index}: {what}")).at(place.footer)
         };
-        let outer = format!("ArrayRecord footer entry {index}");
         let seen = |e: Error| match e.kind() {
             Kind::Io(_) | Kind::External(_) => e,
-            _ => e.seen_as(Kind::Format, &outer).at(place.footer),
+            _ => {
+                let outer = format!("ArrayRecord footer entry {index}");
+                e.seen_as(Kind::Format, &outer).at(place.footer)
+            }
         };
         let Some(record) = self.records.next_record().map_err(seen)? else { return Ok(None) };
         let entry = FooterEntry::read(record).map_err(seen)?;

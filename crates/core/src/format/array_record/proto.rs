@@ -136,8 +136,24 @@ pub struct FooterEntry {
 }
 
 impl FooterEntry {
+    /// An entry as all writers put it, or none.
+    #[inline]
+    fn read_usual(message: &[u8]) -> Option<Self> {
+        let (offset, rest) = usual_number(message, 1)?;
+        let (decoded, rest) = usual_number(rest, 2)?;
+        let (records, rest) = usual_number(rest, 3)?;
+        let entry = FooterEntry { offset: Some(offset), decoded: Some(decoded), records: Some(records) };
+        rest.is_empty().then_some(entry)
+    }
+
     /// Reads an entry.
+    #[inline]
     pub fn read(message: &[u8]) -> Result<Self> {
+        Self::read_usual(message).map_or_else(|| Self::read_any(message), Ok)
+    }
+
+    #[cold]
+    fn read_any(message: &[u8]) -> Result<Self> {
         let mut entry = FooterEntry { offset: None, decoded: None, records: None };
         fields("footer entry", message, |number, field| match (number, field) {
             (1, Field::Number(n)) => entry.offset = Some(n),
@@ -159,6 +175,34 @@ impl FooterEntry {
     }
 }
 
+/// A number of at most 56 bits that is field `field`, and what follows it.
+#[inline]
+fn usual_number(message: &[u8], field: u8) -> Option<(u64, &[u8])> {
+    let (&tag, rest) = message.split_first()?;
+    if tag != field << 3 {
+        return None;
+    }
+    if let Some((&byte @ ..0x80, after)) = rest.split_first() {
+        return Some((byte.into(), after));
+    }
+    let Some(&eight) = rest.first_chunk::<8>() else {
+        let mut cursor = Cursor::new("number", rest, 0);
+        let value = cursor.varint64().ok().filter(|value| value >> 56 == 0)?;
+        return Some((value, cursor.rest()));
+    };
+    // The bits that tell the last byte, of all eight at once; then what lies between them is put together.
+    let word = u64::from_le_bytes(eight);
+    let length = (!word & 0x8080_8080_8080_8080).trailing_zeros() as usize / 8 + 1;
+    if length > 8 {
+        return None;
+    }
+    let word = word & (u64::MAX >> (64 - 8 * length));
+    let word = word & 0x007f_007f_007f_007f | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+    let word = word & 0x0000_3fff_0000_3fff | (word & 0x3fff_0000_3fff_0000) >> 2;
+    let word = word & 0x0000_0000_0fff_ffff | (word & 0x0fff_ffff_0000_0000) >> 4;
+    Some((word, &rest[length..]))
+}
+
 fn put_number(out: &mut Vec<u8>, field: u64, value: u64) {
     put_varint(out, field << 3);
     put_varint(out, value);
@@ -168,4 +212,26 @@ fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     put_varint(out, field << 3 | 2);
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_usual_entry_is_read_as_any_other(offset: u64, decoded: u64, records: u64, bits in 0u32..64, extra: Vec<u8>) {
+            let entry = FooterEntry {
+                offset: Some(offset >> bits), decoded: Some(decoded >> bits), records: Some(records >> bits),
+            };
+            let mut message = Vec::new();
+            entry.put(&mut message);
+            prop_assert_eq!(FooterEntry::read(&message).unwrap(), entry);
+            let small = [offset, decoded, records].iter().all(|n| (n >> bits) >> 56 == 0);
+            prop_assert_eq!(FooterEntry::read_usual(&message), small.then_some(entry));
+            message.extend(&extra);
+            prop_assert_eq!(FooterEntry::read_usual(&message).is_some(), small && extra.is_empty());
+        }
+    }
 }

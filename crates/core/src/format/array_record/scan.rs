@@ -37,12 +37,11 @@ pub(super) fn scan_chunks(
     each_chunk(storage, footer, place, options, |chunk, record| {
         let header = chunk.header;
         chunk.verify().map_err(|e| e.for_record(record))?;
-        let encoded = (header.kind == wanted).then(|| Encoded {
-            body: chunk.slice(0..header.data_size).into_owned(),
-            hash: header.data_hash,
-            records: header.records,
-            decoded_bytes: header.decoded,
-            ..Encoded::default()
+        let encoded = (header.kind == wanted).then(|| {
+            let (head, body) = (header.to_bytes().to_vec(), chunk.slice(0..header.data_size).into_owned());
+            let ends = vec![head.len(), body.len()];
+            let (records, decoded_bytes) = (header.records, header.decoded);
+            Encoded { head, body, ends, records, decoded_bytes, hash: 0 }
         });
         visit(Carried { encoded, records: header.records, decode: &|| decode(chunk, record, options) })
     })?;

@@ -6,6 +6,7 @@
 use super::{ENTRY, HEADER};
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
+use crate::format::spare::Spare;
 use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -23,6 +24,7 @@ const PIECE: usize = 1 << 20;
 pub(super) struct SampleEncoder {
     num_records: Option<u64>,
     pending: Group,
+    spare: Spare,
     checksums: Vec<u32>,
     sizes_end: Vec<u64>,
     spool: Option<SpooledTempFile>,
@@ -35,6 +37,7 @@ impl SampleEncoder {
         Ok(SampleEncoder {
             num_records,
             pending: Group::default(),
+            spare: Spare::default(),
             checksums: Vec::new(),
             sizes_end: Vec::new(),
             spool: None,
@@ -89,7 +92,8 @@ impl Encoder for SampleEncoder {
     }
 
     fn flush(&mut self) -> Option<Group> {
-        (!self.pending.ends.is_empty()).then(|| std::mem::take(&mut self.pending))
+        (!self.pending.ends.is_empty())
+            .then(|| std::mem::replace(&mut self.pending, Group::in_spare(&self.spare)))
     }
 
     fn job(&self) -> EncodeJob {
@@ -100,15 +104,21 @@ impl Encoder for SampleEncoder {
         })
     }
 
+    fn compresses(&self) -> bool {
+        false
+    }
+
     fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
         let begin = self.sizes_end.last().copied().unwrap_or(0);
         let checksums = encoded.head.as_chunks::<4>().0;
         self.checksums.extend(checksums.iter().map(|c| u32::from_le_bytes(*c)));
         self.sizes_end.extend(encoded.ends.iter().map(|&end| begin + end as u64));
         match &mut self.spool {
-            Some(spool) => spool.write_all(&encoded.body).map_err(spool_failed),
-            None => out.write_all(&encoded.body),
+            Some(spool) => spool.write_all(&encoded.body).map_err(spool_failed)?,
+            None => out.write_all(&encoded.body)?,
         }
+        self.spare.put(encoded.body);
+        Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Output) -> Result<()> {

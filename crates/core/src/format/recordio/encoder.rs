@@ -2,11 +2,13 @@
 
 use super::header::{Codec, HEADER, Header, PREFIX};
 use crate::codec::gzip::{self, Wrapper};
-use crate::codec::snappy_frames::{Compressor, FRAME_BYTES, OVERHEAD};
+use crate::codec::snappy_frames::{Compressor, FRAME_BYTES, IDENTIFIER, OVERHEAD};
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
+use crate::format::spare::Spare;
 use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What the original takes when nothing is said.
@@ -14,14 +16,59 @@ const CHUNK_BYTES: u64 = 32 << 20;
 /// So that one record and everything around it always fit in the 32 bits that a header has for their size.
 const MOST_CHUNK_BYTES: u64 = 2 << 30;
 const LEVEL: u32 = 6;
+/// A chunk is encoded in parts of about this size, so that several threads can work on one.
+const PART: usize = 256 << 10;
 
 pub(super) struct ChunkEncoder {
     codec: Codec,
     level: u32,
     chunk_bytes: u64,
+    /// Records of the open chunk that are not handed on yet, each behind its length.
     pending: Group,
-    /// The most that the pending chunk can take when it is stored.
+    open: Open,
+    /// How many records the chunks have that are closed and not placed yet.
+    closed: VecDeque<u64>,
+    placed: Parts,
+    spare: Spare,
+}
+
+/// The chunk that takes records.
+#[derive(Default)]
+struct Open {
+    records: u64,
+    /// Their bytes, without the lengths.
+    bytes: u64,
+    /// The most that they can take when they are stored.
     worst: u64,
+}
+
+/// The parts of a chunk of which some are still to come.
+#[derive(Default)]
+struct Parts {
+    records: u64,
+    payload: u64,
+    checksum: crc32fast::Hasher,
+    bodies: Vec<Vec<u8>>,
+}
+
+impl Parts {
+    fn push(&mut self, body: Vec<u8>, checksum: u32, records: u64) {
+        let length = body.len() as u64;
+        self.checksum.combine(&crc32fast::Hasher::new_with_initial_len(checksum, length));
+        self.payload += length;
+        self.records += records;
+        self.bodies.push(body);
+    }
+
+    fn header(&self, codec: Codec) -> Result<Header> {
+        let too_large = |_| Error::argument("chunk does not fit in 4 GiB").hint("lower chunk_bytes");
+        Ok(Header {
+            checksum: self.checksum.clone().finalize(),
+            codec,
+            payload: self.payload.try_into().map_err(too_large)?,
+            records: self.records.try_into().map_err(too_large)?,
+        })
+    }
 }
 
 impl ChunkEncoder {
@@ -38,7 +85,16 @@ impl ChunkEncoder {
         }
         let chunk_bytes = options.int("chunk_bytes", 1..=MOST_CHUNK_BYTES)?.unwrap_or(CHUNK_BYTES);
         let level = level.unwrap_or(LEVEL);
-        Ok(ChunkEncoder { codec, level, chunk_bytes, pending: Group::default(), worst: 0 })
+        Ok(ChunkEncoder {
+            codec,
+            level,
+            chunk_bytes,
+            pending: Group::default(),
+            open: Open::default(),
+            closed: VecDeque::new(),
+            placed: Parts::default(),
+            spare: Spare::default(),
+        })
     }
 
     pub(super) fn codec(&self) -> Codec {
@@ -54,6 +110,12 @@ impl ChunkEncoder {
             Codec::Snappy => size_and_length + OVERHEAD as u64 * (1 + size.div_ceil(FRAME_BYTES as u64)),
             Codec::Gzip => size_and_length + size_and_length / 16,
         }
+    }
+}
+
+impl ChunkEncoder {
+    fn take(&mut self) -> Group {
+        std::mem::replace(&mut self.pending, Group::in_spare(&self.spare))
     }
 }
 
@@ -75,37 +137,36 @@ impl Encoder for ChunkEncoder {
         // Only the records' own bytes count, so empty ones never begin a new chunk; the original would write a
         // size that wrapped around after a billion of them.
         let worst = self.worst(size);
-        let full = self.pending.bytes.len() as u64 + size > self.chunk_bytes
-            || HEADER + self.worst + worst > u32::MAX.into();
-        let group = if full { self.flush() } else { None };
+        let full =
+            self.open.bytes + size > self.chunk_bytes || HEADER + self.open.worst + worst > u32::MAX.into();
+        // One stream of gzip cannot be compressed in parts.
+        let enough = self.pending.bytes.len() >= PART && self.codec != Codec::Gzip;
+        let group = if full { self.flush() } else { enough.then(|| self.take()) };
+        self.pending.bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());
         self.pending.push(record);
-        self.worst += worst;
+        self.open.records += 1;
+        self.open.bytes += size;
+        self.open.worst += worst;
         Ok(group)
     }
 
     fn flush(&mut self) -> Option<Group> {
-        self.worst = 0;
-        (!self.pending.ends.is_empty()).then(|| std::mem::take(&mut self.pending))
+        // The last record of the open chunk is always pending.
+        let open = std::mem::take(&mut self.open);
+        (open.records > 0).then(|| {
+            self.closed.push_back(open.records);
+            self.take()
+        })
     }
 
     fn job(&self) -> EncodeJob {
-        let (codec, level) = (self.codec, self.level);
+        let (codec, level, spare) = (self.codec, self.level, self.spare.clone());
         Arc::new(move |group: Group| {
-            let body = pack(&group, codec, level)?;
-            let too_large = |_| Error::argument("chunk does not fit in 4 GiB").hint("lower chunk_bytes");
-            let header = Header {
-                checksum: crc32fast::hash(&body),
-                codec,
-                payload: body.len().try_into().map_err(too_large)?,
-                records: group.ends.len().try_into().map_err(too_large)?,
-            };
-            Ok(Encoded {
-                head: header.to_bytes().to_vec(),
-                body,
-                records: group.ends.len() as u64,
-                decoded_bytes: group.bytes.len() as u64,
-                ..Encoded::default()
-            })
+            let records = group.ends.len() as u64;
+            let decoded_bytes = (group.bytes.len() - PREFIX * group.ends.len()) as u64;
+            let body = pack(group, codec, level, &spare)?;
+            let hash = crc32fast::hash(&body).into();
+            Ok(Encoded { body, hash, records, decoded_bytes, ..Encoded::default() })
         })
     }
 
@@ -113,9 +174,31 @@ impl Encoder for ChunkEncoder {
         true
     }
 
+    fn compresses(&self) -> bool {
+        self.codec != Codec::None
+    }
+
     fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
-        out.write_all(&encoded.head)?;
-        out.write_all(&encoded.body)
+        if !encoded.head.is_empty() {
+            // A whole chunk of another file.
+            out.write_all(&encoded.head)?;
+            return out.write_all(&encoded.body);
+        }
+        if self.codec == Codec::Snappy && self.placed.records == 0 {
+            self.placed.push(IDENTIFIER.to_vec(), crc32fast::hash(&IDENTIFIER), 0);
+        }
+        self.placed.push(encoded.body, encoded.hash as u32, encoded.records);
+        if self.closed.front() != Some(&self.placed.records) {
+            return Ok(());
+        }
+        self.closed.pop_front();
+        let chunk = std::mem::take(&mut self.placed);
+        out.write_all(&chunk.header(self.codec)?.to_bytes())?;
+        for body in chunk.bodies {
+            out.write_all(&body)?;
+            self.spare.put(body);
+        }
+        Ok(())
     }
 
     fn finish(&mut self, _out: &mut dyn Output) -> Result<()> {
@@ -123,22 +206,22 @@ impl Encoder for ChunkEncoder {
     }
 }
 
-/// The payload of a chunk.
-fn pack(group: &Group, codec: Codec, level: u32) -> Result<Vec<u8>> {
-    let plain = group.bytes.len() + PREFIX * group.ends.len();
-    let mut out = Vec::with_capacity(plain);
+/// The payload of a part of a chunk, without what begins a stream.
+fn pack(group: Group, codec: Codec, level: u32, spare: &Spare) -> Result<Vec<u8>> {
+    let mut out = match codec {
+        Codec::None => return Ok(group.bytes),
+        Codec::Gzip => gzip::compress(Wrapper::Gzip, &group.bytes, level),
+        Codec::Snappy => spare.take(),
+    };
     if codec == Codec::Snappy {
         // The original writes a length and then a record, and each write becomes frames of its own.
         let mut frames = Compressor::default();
         for record in group.iter() {
-            frames.write(&(record.len() as u32).to_le_bytes(), &mut out)?;
+            let (length, record) = record.split_at(PREFIX);
+            frames.write(length, &mut out)?;
             frames.write(record, &mut out)?;
         }
-        return Ok(out);
     }
-    for record in group.iter() {
-        out.extend_from_slice(&(record.len() as u32).to_le_bytes());
-        out.extend_from_slice(record);
-    }
-    Ok(if codec == Codec::Gzip { gzip::compress(Wrapper::Gzip, &out, level) } else { out })
+    spare.put(group.bytes);
+    Ok(out)
 }

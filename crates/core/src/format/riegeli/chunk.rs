@@ -22,6 +22,8 @@ use std::ops::Range;
 
 /// Size of a chunk header.
 pub const CHUNK_HEADER: u64 = 40;
+/// Where the decoded size stands in it.
+pub const DECODED: usize = 32;
 /// Bytes that surely hold a chunk header, with a block header in it.
 pub const HEADER_SPAN: u64 = CHUNK_HEADER + BLOCK_HEADER;
 
@@ -106,12 +108,17 @@ impl Header {
     /// Where the chunk ends if it begins at `begin`. A chunk is at least one byte a record long, so an end
     /// inside the file also bounds the number of records.
     pub fn end(&self, begin: u64) -> Result<u64> {
-        let data = self.data_size.checked_add(CHUNK_HEADER).and_then(|n| block::end_of(begin, n));
-        let records = begin.checked_add(self.records).and_then(block::next_boundary);
-        match (data, records) {
-            (Some(data), Some(records)) => Ok(data.max(records)),
-            _ => Err(Error::format("chunk has an impossible size").at(begin).found(self.data_size)),
-        }
+        end_of(begin, self.data_size.saturating_add(CHUNK_HEADER), self.records)
+    }
+}
+
+/// Where a chunk that begins at `begin` ends, if header and data have `size` bytes.
+pub fn end_of(begin: u64, size: u64, records: u64) -> Result<u64> {
+    let data = block::end_of(begin, size);
+    let records = begin.checked_add(records).and_then(block::next_boundary);
+    match (data, records) {
+        (Some(data), Some(records)) => Ok(data.max(records)),
+        _ => Err(Error::format("chunk has an impossible size").at(begin).found(size - CHUNK_HEADER)),
     }
 }
 

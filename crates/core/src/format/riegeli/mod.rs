@@ -9,12 +9,14 @@
 //! | [`transpose_decode`] | chunks of records taken apart by field, read |
 //! | [`transpose_encode`], [`state_machine`], [`message`] | the same, written |
 //! | [`stream`] | simple chunks read record by record |
-//! | [`table`], [`words`] | where the chunks of a file are |
+//! | [`table`], [`compact`], [`words`] | where the chunks of a file are |
 //! | [`walk`] | every byte of a file visited |
-//! | [`writer`] | chunks written |
+//! | [`encode`], [`writer`] | chunks made, and written |
 
 pub mod block;
 pub mod chunk;
+pub mod compact;
+pub mod encode;
 pub mod lone;
 pub mod message;
 pub mod simple;

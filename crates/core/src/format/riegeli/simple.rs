@@ -10,8 +10,7 @@ use super::chunk::{ChunkView, Header};
 use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
 use crate::codec::{Codec, Compression};
 use crate::error::{Error, Result};
-use crate::format::{Decoded, Encoded, Group};
-use crate::hash::highway;
+use crate::format::{Decoded, Run};
 use crate::limits::Limits;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -222,62 +221,46 @@ fn ends(sizes: &[u8], header: &Header, at: u64) -> Result<Vec<usize>> {
 }
 
 /// Appends `bytes` as a blob: the size in front unless they are stored as they are.
-pub fn pack(compression: &Compression, bytes: &[u8], size_known: bool, out: &mut Vec<u8>) -> Result<()> {
+pub fn pack(compression: &Compression, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if compression.codec != Codec::None {
         put_varint(out, bytes.len() as u64);
     }
-    compression.compress(bytes, size_known, out)
+    compression.compress(bytes, out)
 }
 
-/// What the original puts in front of its compressor; input that fits into it has a known size.
-const BUFFER: usize = 4096;
-
-/// Encodes a group.
-pub fn encode(group: Group, compression: &Compression) -> Result<Encoded> {
-    let records = group.ends.len() as u64;
-    let mut sizes = Vec::with_capacity(group.ends.len());
-    let mut fills_buffer = false;
-    let mut begin = 0;
-    for &end in &group.ends {
-        put_varint(&mut sizes, (end - begin) as u64);
-        fills_buffer |= end - begin == BUFFER;
-        begin = end;
-    }
-    let size_known = group.bytes.len() < BUFFER || (group.bytes.len() == BUFFER && !fills_buffer);
-    drop(group.ends);
-    encode_parts(sizes, group.bytes, records, size_known, compression)
-}
-
-/// Encodes records whose sizes are already varints.
-pub fn encode_parts(
+/// Memory that is used again from chunk to chunk.
+#[derive(Default)]
+pub struct Scratch {
     sizes: Vec<u8>,
-    values: Vec<u8>,
-    records: u64,
-    size_known: bool,
-    compression: &Compression,
-) -> Result<Encoded> {
-    let decoded_bytes = values.len() as u64;
-    let mut blob = Vec::new();
-    pack(compression, &sizes, last_varint(&sizes) <= BUFFER - MAX_VARINT64, &mut blob)?;
-    drop(sizes);
-    let mut head = vec![byte_of(compression.codec)];
-    put_varint(&mut head, blob.len() as u64);
-    head.append(&mut blob);
-    let body = if compression.codec == Codec::None {
-        values
-    } else {
-        let mut body = Vec::new();
-        pack(compression, &values, size_known, &mut body)?;
-        body
-    };
-    let mut hasher = highway::Hasher::new();
-    hasher.update(&head);
-    hasher.update(&body);
-    Ok(Encoded { head, body, hash: hasher.finish(), records, decoded_bytes, ends: Vec::new() })
+    blob: Vec<u8>,
 }
 
-/// Where the last varint begins.
-fn last_varint(varints: &[u8]) -> usize {
-    let body = varints.len().saturating_sub(1);
-    varints[..body].iter().rposition(|&byte| byte < 0x80).map_or(0, |at| at + 1)
+/// Appends the data of a chunk of records: what comes before the values to `head`, and the values to `body` unless
+/// they are stored as they are.
+pub fn encode_run(
+    run: Run<'_>,
+    compression: &Compression,
+    scratch: &mut Scratch,
+    head: &mut Vec<u8>,
+    body: &mut Vec<u8>,
+) -> Result<()> {
+    scratch.sizes.clear();
+    run.sizes().for_each(|size| put_varint(&mut scratch.sizes, size as u64));
+    put_sizes(&scratch.sizes, compression, &mut scratch.blob, head)?;
+    if compression.codec == Codec::None { Ok(()) } else { pack(compression, run.bytes, body) }
+}
+
+/// Appends everything before the values.
+pub fn put_sizes(
+    sizes: &[u8],
+    compression: &Compression,
+    blob: &mut Vec<u8>,
+    head: &mut Vec<u8>,
+) -> Result<()> {
+    blob.clear();
+    pack(compression, sizes, blob)?;
+    head.push(byte_of(compression.codec));
+    put_varint(head, blob.len() as u64);
+    head.extend_from_slice(blob);
+    Ok(())
 }

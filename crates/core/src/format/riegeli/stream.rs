@@ -181,7 +181,13 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64> {
+        // Nearly all sizes are one byte.
+        if let Some(&byte @ ..0x80) = self.output[self.ready.clone()].first() {
+            self.ready.start += 1;
+            return Ok(byte.into());
+        }
         let mut bytes = [0; MAX_VARINT64];
         for i in 0..MAX_VARINT64 {
             self.take(&mut bytes[i..=i])?;
@@ -228,6 +234,7 @@ impl<'a> SimpleStream<'a> {
     }
 
     /// The next record; none after the last, when everything has been checked to end there.
+    #[inline]
     pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
         let at = self.sizes.data.begin;
         if self.left == 0 {
@@ -247,6 +254,11 @@ impl<'a> SimpleStream<'a> {
             return Err(Error::limit("record is too long here").at(at).expected(MAX_RECORD).found(size));
         }
         self.left -= 1;
+        if self.values.ready.len() >= size as usize {
+            let begin = self.values.ready.start;
+            self.values.ready.start += size as usize;
+            return Ok(Some(&self.values.output[begin..self.values.ready.start]));
+        }
         self.record.resize(size as usize, 0);
         self.values.take(&mut self.record)?;
         Ok(Some(&self.record))

@@ -2,17 +2,18 @@
 //!
 //! | groups | words an entry |
 //! |---|---|
-//! | one record each | offset, decoded size: the size of every record is known |
+//! | one record each | offset, decoded size: the size of every record is known; in memory both in one word |
 //! | equal, the last may be smaller | offset |
 //! | anything else | offset, number of the first record |
 
 use super::block;
 use super::chunk::ChunkView;
+use super::compact::Compact;
 use super::lone;
 use super::words::Words;
 use crate::bytes;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, TableHome, Way};
 use std::ops::Range;
 
 /// Stands for a decoded size that the file does not tell.
@@ -31,8 +32,12 @@ pub struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
+    /// One record each, in a [`Compact`] list: `words` is empty.
+    Compact,
     One,
-    Equal { group: u64 },
+    Equal {
+        group: u64,
+    },
     Unequal,
 }
 
@@ -45,12 +50,14 @@ impl Shape {
 /// Takes entries in the order of the file, checks them, and keeps them in the smallest shape that holds.
 pub struct Builder {
     options: ReadOptions,
+    compact: Compact,
     words: Words,
     shape: Shape,
     chunks: u64,
     records: u64,
     decoded: Option<u64>,
-    last: Option<Entry>,
+    /// Offset and records of the last chunk, if there is one.
+    last: (u64, u64),
     expected_chunks: u64,
 }
 
@@ -59,12 +66,13 @@ impl Builder {
     pub fn new(options: &ReadOptions) -> Result<Self> {
         Ok(Builder {
             options: *options,
+            compact: Compact::default(),
             words: Words::new(options.table)?,
-            shape: Shape::One,
+            shape: if options.table == TableHome::Memory { Shape::Compact } else { Shape::One },
             chunks: 0,
             records: 0,
             decoded: Some(0),
-            last: None,
+            last: (0, 0),
             expected_chunks: 0,
         })
     }
@@ -78,6 +86,7 @@ impl Builder {
     }
 
     /// Adds the next chunk.
+    #[inline]
     pub fn push(&mut self, entry: Entry) -> Result<()> {
         let wrong = |what: &'static str| Error::format(what).found(entry.offset);
         if entry.records == 0 {
@@ -86,38 +95,66 @@ impl Builder {
         if !block::is_boundary(entry.offset) {
             return Err(wrong("a chunk's offset is one where no chunk can begin"));
         }
-        match self.last {
-            Some(last) if last.offset >= entry.offset => return Err(wrong("chunk offsets do not increase")),
-            Some(last) => check_room(last, entry.offset)?,
-            None => {}
+        if self.chunks > 0 {
+            if self.last.0 >= entry.offset {
+                return Err(wrong("chunk offsets do not increase"));
+            }
+            check_room(self.last, entry.offset)?;
+        }
+        if self.shape == Shape::Compact && entry.records == 1 {
+            if self.chunks == 0 {
+                self.compact.reserve(self.expected_chunks);
+            }
+            if !self.compact.push(entry.offset, entry.decoded) {
+                self.become_one()?;
+            }
         }
         match self.shape {
-            Shape::One if entry.records == 1 => {}
-            Shape::One if self.chunks == 0 => self.shape = Shape::Equal { group: entry.records },
+            Shape::Compact | Shape::One if entry.records == 1 => {}
+            Shape::Compact | Shape::One if self.chunks == 0 => {
+                self.shape = Shape::Equal { group: entry.records };
+            }
             Shape::Equal { group } => {
                 // Only the last group may be smaller, and now it is not the last any more.
-                let before = self.last.map_or(group, |last| last.records);
-                if before != group || entry.records > group {
+                if self.last.1 != group || entry.records > group {
                     self.become_unequal()?;
                 }
+            }
+            Shape::Compact => {
+                self.become_one()?;
+                self.become_unequal()?;
             }
             Shape::One => self.become_unequal()?,
             Shape::Unequal => {}
         }
-        if self.chunks == 0 {
-            self.words.reserve(self.expected_chunks.saturating_mul(self.shape.words()));
+        if self.shape != Shape::Compact {
+            if self.chunks == 0 {
+                self.words.reserve(self.expected_chunks.saturating_mul(self.shape.words()));
+            }
+            self.words.push(entry.offset)?;
         }
-        self.words.push(entry.offset)?;
         match self.shape {
             Shape::One => self.words.push(entry.decoded.unwrap_or(UNKNOWN))?,
-            Shape::Equal { .. } => {}
+            Shape::Compact | Shape::Equal { .. } => {}
             Shape::Unequal => self.words.push(self.records)?,
         }
         let overflow = || wrong("chunks hold too many records");
         self.records = self.records.checked_add(entry.records).ok_or_else(overflow)?;
         self.decoded = self.decoded.zip(entry.decoded).and_then(|(sum, decoded)| sum.checked_add(decoded));
         self.chunks += 1;
-        self.last = Some(entry);
+        self.last = (entry.offset, entry.records);
+        Ok(())
+    }
+
+    /// Gives every entry two words, for numbers that are too large for half a word.
+    fn become_one(&mut self) -> Result<()> {
+        let compact = std::mem::take(&mut self.compact);
+        self.words.reserve(self.expected_chunks.saturating_mul(Shape::One.words()));
+        for (offset, size) in (0..compact.count()).map_while(|index| compact.get(index)) {
+            self.words.push(offset)?;
+            self.words.push(size.unwrap_or(UNKNOWN))?;
+        }
+        self.shape = Shape::One;
         Ok(())
     }
 
@@ -146,15 +183,17 @@ impl Builder {
 
     /// The table; the last chunk ends by `end`.
     pub fn finish(mut self, end: u64, description: Description) -> Result<ChunkTable> {
-        if let Some(last) = self.last {
-            if last.offset >= end {
-                return Err(Error::format("a chunk lies behind the end of the chunks").found(last.offset));
+        if self.chunks > 0 {
+            if self.last.0 >= end {
+                return Err(Error::format("a chunk lies behind the end of the chunks").found(self.last.0));
             }
-            check_room(last, end)?;
+            check_room(self.last, end)?;
         }
         self.words.seal()?;
+        self.compact.seal();
         Ok(ChunkTable {
             description: Description { record_bytes: self.decoded, ..description },
+            compact: self.compact,
             words: self.words,
             shape: self.shape,
             chunks: self.chunks,
@@ -166,19 +205,20 @@ impl Builder {
 }
 
 /// A chunk is at least one byte a record long.
-fn check_room(entry: Entry, end: u64) -> Result<()> {
-    let room = end - entry.offset;
-    if entry.records <= room {
+fn check_room((offset, records): (u64, u64), end: u64) -> Result<()> {
+    let room = end - offset;
+    if records <= room {
         return Ok(());
     }
     Err(Error::format("a chunk cannot hold the records that it declares")
-        .at(entry.offset)
+        .at(offset)
         .expected(format_args!("at most {room}"))
-        .found(entry.records))
+        .found(records))
 }
 
 /// The table of chunks of one file.
 pub struct ChunkTable {
+    compact: Compact,
     words: Words,
     shape: Shape,
     chunks: u64,
@@ -189,7 +229,28 @@ pub struct ChunkTable {
 }
 
 impl ChunkTable {
+    /// Where a chunk of one record begins and ends, and the size of its record.
+    #[inline]
+    fn single(&self, index: u64) -> Result<(u64, u64, Option<u64>)> {
+        if self.shape == Shape::Compact {
+            let missing = || Error::format(format!("table lookup out of range: {index}"));
+            let (begin, size) = self.compact.get(index).ok_or_else(missing)?;
+            let end = self.compact.get(index + 1).map_or(self.end, |(next, _)| next);
+            return Ok((begin, end, size));
+        }
+        let is_last = index + 1 == self.chunks;
+        // One lookup: this entry and, unless it is the last, the offset of the next.
+        let mut words = [0; 3];
+        self.words.get(index * 2, &mut words[..if is_last { 2 } else { 3 }])?;
+        let end = if is_last { self.end } else { words[2] };
+        Ok((words[0], end, Some(words[1]).filter(|&size| size != UNKNOWN)))
+    }
+
     fn entry(&self, index: u64) -> Result<Chunk> {
+        if self.is_single() {
+            let (begin, end, _) = self.single(index)?;
+            return Ok(Chunk { index, stored: begin..end, first_record: index, records: 1 });
+        }
         let stride = self.shape.words();
         let is_last = index + 1 == self.chunks;
         let mut words = [0; 4];
@@ -198,7 +259,7 @@ impl ChunkTable {
         let next = words[stride as usize];
         let stored = words[0]..if is_last { self.end } else { next };
         let (first_record, records) = match self.shape {
-            Shape::One => (index, 1),
+            Shape::Compact | Shape::One => (index, 1),
             Shape::Equal { group } => (index * group, group.min(self.records - index * group)),
             Shape::Unequal => (words[1], if is_last { self.records } else { words[3] } - words[1]),
         };
@@ -211,6 +272,11 @@ impl ChunkTable {
     fn believable(&self, size: u64, stored: Range<u64>) -> Option<u64> {
         let most = self.options.limits.decoded_chunk_bytes.max(stored.end.saturating_sub(stored.start));
         Some(size).filter(|&size| size <= most)
+    }
+
+    /// Whether every chunk holds one record.
+    fn is_single(&self) -> bool {
+        matches!(self.shape, Shape::Compact | Shape::One)
     }
 
     /// The chunk that holds a record, where groups are unequal.
@@ -258,7 +324,7 @@ impl Table for ChunkTable {
             );
         }
         let index = match self.shape {
-            Shape::One => record,
+            Shape::Compact | Shape::One => record,
             Shape::Equal { group } => record / group,
             Shape::Unequal => self.search(record)?,
         };
@@ -268,39 +334,30 @@ impl Table for ChunkTable {
     }
 
     fn size(&self, record: u64) -> Result<Option<u64>> {
-        if self.shape != Shape::One || record >= self.records {
+        if !self.is_single() || record >= self.records {
             return Ok(None);
         }
-        // One lookup: this entry and, unless it is the last, the offset of the next.
-        let mut words = [0; 3];
-        let wanted = if record + 1 == self.chunks { 2 } else { 3 };
-        self.words.get(record * 2, &mut words[..wanted])?;
-        let end = if wanted == 2 { self.end } else { words[2] };
-        Ok(self.believable(words[1], words[0]..end))
+        let (begin, end, size) = self.single(record)?;
+        Ok(size.and_then(|size| self.believable(size, begin..end)))
     }
 
+    #[inline]
     fn way(&self, record: u64) -> Result<Way> {
-        if self.shape == Shape::One
-            && let Words::Memory(words) = &self.words
-            && let Some(&[begin, size, ref behind @ ..]) = words.get(2 * record as usize..)
-        {
-            // All that a lookup takes, where it is needed most: two neighbouring words and the one behind them.
-            let end = behind.first().copied().unwrap_or(self.end);
-            let chunk = Chunk { index: record, stored: begin..end, first_record: record, records: 1 };
-            return Ok(match self.believable(size, begin..end) {
-                Some(size) => Way::Alone(chunk, bytes::in_memory("record", size)?),
-                None => Way::Among(chunk, 0),
-            });
+        if !self.is_single() {
+            let (chunk, row) = self.locate(record)?;
+            return Ok(Way::Among(chunk, row));
         }
-        let (chunk, row) = self.locate(record)?;
-        match self.size(record)? {
-            Some(size) => Ok(Way::Alone(chunk, bytes::in_memory("record", size)?)),
-            None => Ok(Way::Among(chunk, row)),
-        }
+        let (begin, end, size) = self.single(record)?;
+        let chunk = Chunk { index: record, stored: begin..end, first_record: record, records: 1 };
+        Ok(match size.and_then(|size| self.believable(size, begin..end)) {
+            Some(size) => Way::Alone(chunk, bytes::in_memory("record", size)?),
+            None => Way::Among(chunk, 0),
+        })
     }
 
     fn prefetch(&self, record: u64) {
         match self.shape {
+            Shape::Compact => self.compact.prefetch(record),
             Shape::One => self.words.prefetch(record * 2),
             Shape::Equal { group } => self.words.prefetch(record / group),
             Shape::Unequal => {}
@@ -320,15 +377,14 @@ impl Table for ChunkTable {
 
     fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
         let view = self.view(chunk, stored)?;
-        if self.shape == Shape::One {
-            let mut words = [0; 2];
-            self.words.get(chunk.index * 2, &mut words)?;
-            if words[1] != UNKNOWN && words[1] != view.header.decoded {
-                return Err(Error::format("chunk has another decoded size than the table says")
-                    .at(chunk.stored.start)
-                    .expected(words[1])
-                    .found(view.header.decoded));
-            }
+        if self.is_single()
+            && let (.., Some(size)) = self.single(chunk.index)?
+            && size != view.header.decoded
+        {
+            return Err(Error::format("chunk has another decoded size than the table says")
+                .at(chunk.stored.start)
+                .expected(size)
+                .found(view.header.decoded));
         }
         view.decode(&self.options.limits)
     }
@@ -341,7 +397,6 @@ impl Table for ChunkTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::TableHome;
 
     fn build(home: TableHome, groups: &[u64]) -> ChunkTable {
         let options = ReadOptions { table: home, ..ReadOptions::default() };
@@ -367,7 +422,8 @@ mod tests {
         for home in [TableHome::Memory, TableHome::Disk] {
             for (groups, shape) in cases {
                 let table = build(home, groups);
-                assert_eq!(table.shape, shape, "{groups:?}");
+                let compact = home == TableHome::Memory && shape == Shape::One;
+                assert_eq!(table.shape, if compact { Shape::Compact } else { shape }, "{groups:?}");
                 let mut record = 0;
                 for (index, &records) in groups.iter().enumerate() {
                     for row in 0..records {
@@ -385,6 +441,24 @@ mod tests {
                     }
                 }
                 assert!(table.locate(record).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_kept() {
+        let entries = [(64, Some(3)), (70, None), (99, Some(1 << 50)), (1 << 40, Some(5)), (1 << 41, None)];
+        for count in 1..=entries.len() {
+            let mut builder = Builder::new(&ReadOptions::default()).unwrap();
+            for &(offset, decoded) in &entries[..count] {
+                builder.push(Entry { offset, records: 1, decoded }).unwrap();
+            }
+            let table = builder.finish(1 << 42, Description::default()).unwrap();
+            assert_eq!(table.shape, if count < 3 { Shape::Compact } else { Shape::One });
+            for (index, &(offset, decoded)) in entries[..count].iter().enumerate() {
+                let end = entries[..count].get(index + 1).map_or(1 << 42, |next| next.0);
+                assert_eq!(table.single(index as u64).unwrap(), (offset, end, decoded));
+                assert_eq!(table.locate(index as u64).unwrap().0.stored, offset..end);
             }
         }
     }

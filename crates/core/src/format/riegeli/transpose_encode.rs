@@ -6,8 +6,7 @@ use super::state_machine::{Plan, plan};
 use crate::bytes::put_varint;
 use crate::codec::{Codec, Compression};
 use crate::error::Result;
-use crate::format::{Encoded, Group};
-use crate::hash::highway;
+use crate::format::Run;
 use std::collections::HashMap;
 
 /// Parents that are no nodes; nodes are numbered from `FIRST_NODE`.
@@ -25,8 +24,6 @@ const MAX_INLINE: u8 = 3;
 
 /// Submessages deeper than this are strings.
 const MAX_DEPTH: usize = 100;
-/// What the original puts in front of its compressor; transitions that fit into it have a known size.
-const BUFFER: usize = 4096;
 
 /// Values of one field, in the order of the input; stored the other way round.
 #[derive(Default)]
@@ -164,15 +161,22 @@ fn buffer_type(node: &Node) -> usize {
     }
 }
 
-/// Encodes a group. `bucket_bytes` is about how much is compressed together.
-pub fn encode(group: &Group, compression: &Compression, bucket_bytes: u64) -> Result<Encoded> {
+/// Appends the data of a chunk of records: its header to `head`, everything else to `body`. `bucket_bytes` is about
+/// how much is compressed together.
+pub fn encode_run(
+    run: Run<'_>,
+    compression: &Compression,
+    bucket_bytes: u64,
+    head: &mut Vec<u8>,
+    body: &mut Vec<u8>,
+) -> Result<()> {
     let mut split = Splitter::default();
-    group.iter().for_each(|record| split.record(record));
+    run.iter().for_each(|record| split.record(record));
     let plan = plan(&split.sequence, split.tags.len());
     split.sequence = Vec::new();
 
     let bucket_bytes = if compression.codec == Codec::None { u64::MAX } else { bucket_bytes };
-    let mut stored = Stored { compression, lengths: Vec::new(), blobs: Vec::new() };
+    let mut stored = Stored { compression, lengths: Vec::new(), blobs: body };
     let mut buffer_lengths = Vec::new();
     let mut indices = vec![0u32; split.nodes.len()];
     for wanted in 0..5 {
@@ -202,35 +206,23 @@ pub fn encode(group: &Group, compression: &Compression, bucket_bytes: u64) -> Re
 
     let header = header(&split, &plan, &stored.lengths, &buffer_lengths, &indices);
     let mut packed_header = Vec::new();
-    pack(compression, &header, true, &mut packed_header)?;
-    let mut head = vec![byte_of(compression.codec)];
-    put_varint(&mut head, packed_header.len() as u64);
+    pack(compression, &header, &mut packed_header)?;
+    head.push(byte_of(compression.codec));
+    put_varint(head, packed_header.len() as u64);
     head.append(&mut packed_header);
-    let mut body = stored.blobs;
-    pack(compression, &plan.transitions, plan.transitions.len() <= BUFFER, &mut body)?;
-    let mut hasher = highway::Hasher::new();
-    hasher.update(&head);
-    hasher.update(&body);
-    Ok(Encoded {
-        head,
-        body,
-        hash: hasher.finish(),
-        records: group.ends.len() as u64,
-        decoded_bytes: group.bytes.len() as u64,
-        ends: Vec::new(),
-    })
+    pack(compression, &plan.transitions, stored.blobs)
 }
 
 struct Stored<'a> {
     compression: &'a Compression,
     lengths: Vec<u64>,
-    blobs: Vec<u8>,
+    blobs: &'a mut Vec<u8>,
 }
 
 impl Stored<'_> {
     fn bucket(&mut self, bucket: &[u8]) -> Result<()> {
         let begin = self.blobs.len();
-        pack(self.compression, bucket, true, &mut self.blobs)?;
+        pack(self.compression, bucket, self.blobs)?;
         self.lengths.push((self.blobs.len() - begin) as u64);
         Ok(())
     }

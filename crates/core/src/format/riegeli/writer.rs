@@ -1,7 +1,8 @@
 //! Writing chunks: block headers where they belong, zeros where they are needed.
 
 use super::block::{self, BLOCK, BlockHeader};
-use super::chunk::{CHUNK_HEADER, Header, kind};
+use super::chunk::{self, CHUNK_HEADER, Header, kind};
+use crate::bytes;
 use crate::error::Result;
 use crate::hash::highway;
 use crate::storage::output::Output;
@@ -15,18 +16,25 @@ pub fn write_chunk(out: &mut dyn Output, header: &Header, parts: &[&[u8]]) -> Re
     let mut chunk = Chunk { out, begin, end };
     chunk.put(&header.to_bytes())?;
     parts.iter().try_for_each(|part| chunk.put(part))?;
-    // A header put on the way moves the end closer, so what is left is only known step by step.
-    loop {
-        let left = end - chunk.out.position();
-        if left == 0 {
-            return Ok(begin);
-        }
-        let in_block = match block::left_in_block(chunk.out.position()) {
-            0 => 1,
-            n => n,
-        };
-        chunk.put(&ZEROS[..left.min(in_block).min(ZEROS.len() as u64) as usize])?;
+    chunk.pad()
+}
+
+/// Writes a chunk of which `head` begins with its header, and `body` is the rest; returns where it begins.
+pub fn write_encoded(out: &mut dyn Output, head: &[u8], body: &[u8]) -> Result<u64> {
+    let begin = out.position();
+    let records = bytes::u64_le(head, 24) >> 8;
+    let size = (head.len() + body.len()) as u64;
+    // Most chunks lie inside a block.
+    if !begin.is_multiple_of(BLOCK) && size <= block::left_in_block(begin) && records <= size {
+        out.write_all(head)?;
+        out.write_all(body)?;
+        return Ok(begin);
     }
+    let end = chunk::end_of(begin, size, records)?;
+    let mut chunk = Chunk { out, begin, end };
+    chunk.put(head)?;
+    chunk.put(body)?;
+    chunk.pad()
 }
 
 struct Chunk<'a> {
@@ -49,6 +57,22 @@ impl Chunk<'_> {
             bytes = later;
         }
         Ok(())
+    }
+
+    /// Fills up with zeros; returns where the chunk begins.
+    fn pad(&mut self) -> Result<u64> {
+        // A header put on the way moves the end closer, so what is left is only known step by step.
+        loop {
+            let left = self.end - self.out.position();
+            if left == 0 {
+                return Ok(self.begin);
+            }
+            let in_block = match block::left_in_block(self.out.position()) {
+                0 => 1,
+                n => n,
+            };
+            self.put(&ZEROS[..left.min(in_block).min(ZEROS.len() as u64) as usize])?;
+        }
     }
 }
 

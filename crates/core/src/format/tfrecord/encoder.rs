@@ -8,6 +8,7 @@ use super::frame::{self, AROUND};
 use crate::codec::gzip::{self, Wrapper};
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
+use crate::format::spare::Spare;
 use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub(super) struct RecordEncoder {
     wrapper: Option<Wrapper>,
     level: u32,
     pending: Group,
+    spare: Spare,
     /// Bytes of the stream before compression, and their checksum.
     length: u64,
     checksum: u32,
@@ -44,6 +46,7 @@ impl RecordEncoder {
             wrapper,
             level: level.unwrap_or(LEVEL),
             pending: Group::default(),
+            spare: Spare::default(),
             length: 0,
             checksum: wrapper.map_or(0, Wrapper::checksum_of_none),
         })
@@ -62,13 +65,15 @@ impl Encoder for RecordEncoder {
     }
 
     fn flush(&mut self) -> Option<Group> {
-        (!self.pending.ends.is_empty()).then(|| std::mem::take(&mut self.pending))
+        (!self.pending.ends.is_empty())
+            .then(|| std::mem::replace(&mut self.pending, Group::in_spare(&self.spare)))
     }
 
     fn job(&self) -> EncodeJob {
-        let (wrapper, level) = (self.wrapper, self.level);
+        let (wrapper, level, spare) = (self.wrapper, self.level, self.spare.clone());
         Arc::new(move |group: Group| {
-            let mut body = Vec::with_capacity(group.bytes.len() + AROUND as usize * group.ends.len());
+            let mut body = spare.take();
+            body.reserve(group.bytes.len() + AROUND as usize * group.ends.len());
             group.iter().for_each(|record| frame::put(&mut body, record));
             let mut encoded = Encoded {
                 records: group.ends.len() as u64,
@@ -77,11 +82,17 @@ impl Encoder for RecordEncoder {
             };
             if let Some(wrapper) = wrapper {
                 encoded.hash = wrapper.checksum(&body).into();
-                body = gzip::deflate_part(&body, level);
+                let deflated = gzip::deflate_part(&body, level);
+                spare.put(std::mem::replace(&mut body, deflated));
             }
+            spare.put(group.bytes);
             encoded.body = body;
             Ok(encoded)
         })
+    }
+
+    fn compresses(&self) -> bool {
+        self.wrapper.is_some()
     }
 
     fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
@@ -90,7 +101,9 @@ impl Encoder for RecordEncoder {
             self.checksum = wrapper.combine(self.checksum, encoded.hash as u32, length);
             self.length += length;
         }
-        out.write_all(&encoded.body)
+        out.write_all(&encoded.body)?;
+        self.spare.put(encoded.body);
+        Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Output) -> Result<()> {

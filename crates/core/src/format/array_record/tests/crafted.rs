@@ -4,8 +4,10 @@ use super::super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
 use super::*;
 use crate::codec::{Codec, Compression};
 use crate::error::Kind;
-use crate::format::riegeli::chunk::{ChunkView, Header, kind};
-use crate::format::riegeli::{simple, transpose_decode, transpose_encode, writer};
+use crate::format::riegeli::chunk::{CHUNK_HEADER, ChunkView, kind};
+use crate::format::riegeli::encode::{Encoding, encode_parts};
+use crate::format::riegeli::{transpose_decode, writer};
+use crate::format::spare::Spare;
 use crate::format::{Encoded, Group};
 use crate::limits::Limits;
 use crate::storage::output::Output;
@@ -13,22 +15,19 @@ use proptest::prelude::*;
 
 const STORED: Compression = Compression { codec: Codec::None, level: 0, window_log: 0 };
 
-fn group(records: &[Vec<u8>]) -> Group {
+fn encode(records: &[Vec<u8>], compression: Compression, transpose: Option<u64>) -> Encoded {
     let mut group = Group::default();
     records.iter().for_each(|record| group.push(record));
-    group
+    Encoding { group_size: u64::MAX, compression, transpose }.encode(group, &Spare::default()).unwrap()
 }
 
-fn put(out: &mut dyn Output, kind: u8, encoded: &Encoded) -> u64 {
-    let data_size = (encoded.head.len() + encoded.body.len()) as u64;
-    let header = Header {
-        data_size,
-        data_hash: encoded.hash,
-        kind,
-        records: encoded.records,
-        decoded: encoded.decoded_bytes,
+/// Writes records as one stored chunk; there is one also for no records.
+fn put(out: &mut dyn Output, records: &[Vec<u8>]) -> u64 {
+    let encoded = match records {
+        [] => encode_parts(&[], Vec::new(), 0, &STORED).unwrap(),
+        _ => encode(records, STORED, None),
     };
-    writer::write_chunk(out, &header, &[&encoded.head, &encoded.body]).unwrap()
+    writer::write_encoded(out, &encoded.head, &encoded.body).unwrap()
 }
 
 /// A file of three chunks of two records, and what its footer and postscript say.
@@ -64,7 +63,7 @@ impl File {
         let mut out = Stream::new("memory", Vec::new());
         writer::write_signature(&mut out).unwrap();
         for (pair, offset) in counter(6).chunks(2).zip(OFFSETS) {
-            assert_eq!(put(&mut out, kind::SIMPLE, &simple::encode(group(pair), &STORED).unwrap()), offset);
+            assert_eq!(put(&mut out, pair), offset);
         }
         let mut records = vec![self.metadata.to_bytes()];
         for entry in &self.entries {
@@ -72,20 +71,13 @@ impl File {
             entry.put(&mut record);
             records.push(record);
         }
-        let footer = if self.footer_kind == kind::SIMPLE {
-            simple::encode(group(&records), &self.compression).unwrap()
-        } else {
-            transpose_encode::encode(&group(&records), &self.compression, 256).unwrap()
-        };
-        let offset = put(&mut out, self.footer_kind, &footer);
+        let transpose = (self.footer_kind != kind::SIMPLE).then_some(256);
+        let footer = encode(&records, self.compression, transpose);
+        let offset = writer::write_encoded(&mut out, &footer.head, &footer.body).unwrap();
         writer::pad_to_block(&mut out).unwrap();
         let footer_offset = self.footer_offset.unwrap_or(offset);
         let postscript = Postscript { footer_offset, magic: MAGIC }.to_bytes();
-        put(
-            &mut out,
-            kind::SIMPLE,
-            &simple::encode(group(&vec![postscript; self.postscripts]), &STORED).unwrap(),
-        );
+        put(&mut out, &vec![postscript; self.postscripts]);
         if self.last_padding {
             writer::pad_to_block(&mut out).unwrap();
         }
@@ -207,15 +199,14 @@ fn a_wrong_size_of_a_single_record_is_an_error_not_an_allocation() {
     for decoded in [Some(0), Some(27), Some(1 << 50), Some(u64::MAX), None] {
         let mut out = Stream::new("memory", Vec::new());
         writer::write_signature(&mut out).unwrap();
-        put(&mut out, kind::SIMPLE, &simple::encode(group(&counter(1)), &STORED).unwrap());
+        put(&mut out, &counter(1));
         let metadata = Metadata { version: 1, chunks: 1, records: 1, options: None }.to_bytes();
         let mut entry = Vec::new();
         FooterEntry { offset: Some(64), decoded, records: Some(1) }.put(&mut entry);
-        let offset =
-            put(&mut out, kind::SIMPLE, &simple::encode(group(&[metadata, entry]), &STORED).unwrap());
+        let offset = put(&mut out, &[metadata, entry]);
         writer::pad_to_block(&mut out).unwrap();
         let postscript = Postscript { footer_offset: offset, magic: MAGIC }.to_bytes();
-        put(&mut out, kind::SIMPLE, &simple::encode(group(&[postscript]), &STORED).unwrap());
+        put(&mut out, &[postscript]);
         writer::pad_to_block(&mut out).unwrap();
         let file = out.into_inner();
         let found = read(&ArrayRecord, &file, &ReadOptions::default());
@@ -247,8 +238,8 @@ proptest! {
         let _ = transpose_decode::decode(&data, 64, records, decoded, &limits);
         // A good chunk with one bad byte gets further.
         let records = messages(seed as u64 + 1);
-        let encoded = transpose_encode::encode(&group(&records), &STORED, 256).unwrap();
-        let mut data = [encoded.head, encoded.body].concat();
+        let encoded = encode(&records, STORED, Some(256));
+        let mut data = [&encoded.head[CHUNK_HEADER as usize..], &encoded.body].concat();
         let at = at.index(data.len());
         data[at] = byte;
         let _ = transpose_decode::decode(&data, 64, encoded.records, encoded.decoded_bytes, &limits);

@@ -1,0 +1,108 @@
+//! Encoding chunks, whole but for the block headers: those depend on where a chunk will lie.
+//!
+//! An [`Encoded`] of this format holds any number of chunks. `head` has the header and the first part of the data of
+//! each, `body` the rest, and `ends` tells for each chunk where it ends in the one and in the other.
+
+use super::chunk::{CHUNK_HEADER, Header, kind};
+use super::{simple, transpose_encode};
+use crate::codec::{Codec, Compression};
+use crate::error::Result;
+use crate::format::spare::Spare;
+use crate::format::{Encoded, Group};
+use crate::hash::highway;
+
+/// How records become chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoding {
+    /// How many records a chunk holds.
+    pub group_size: u64,
+    /// How they are compressed.
+    pub compression: Compression,
+    /// Whether they are taken apart by field, and then about how many bytes are compressed together.
+    pub transpose: Option<u64>,
+}
+
+impl Encoding {
+    /// The kind of chunk.
+    pub fn kind(&self) -> u8 {
+        if self.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE }
+    }
+
+    /// Encodes a group of any number of chunks, of which only the last may have fewer records than the others.
+    pub fn encode(&self, group: Group, spare: &Spare) -> Result<Encoded> {
+        let (compression, mut scratch) = (&self.compression, simple::Scratch::default());
+        // Such values are the body as they are.
+        let stored = self.transpose.is_none() && compression.codec == Codec::None;
+        let group_size = usize::try_from(self.group_size).unwrap_or(usize::MAX);
+        let mut out = Encoded {
+            records: group.ends.len() as u64,
+            decoded_bytes: group.bytes.len() as u64,
+            ends: Vec::with_capacity(2 * (group.ends.len() / group_size + 1)),
+            ..Encoded::default()
+        };
+        if !stored {
+            out.body = spare.take();
+        }
+        let mut body_end = 0;
+        for run in group.runs(group_size) {
+            let (begin, body_begin) = (out.head.len(), body_end);
+            out.head.extend_from_slice(&[0; CHUNK_HEADER as usize]);
+            match self.transpose {
+                None => simple::encode_run(run, compression, &mut scratch, &mut out.head, &mut out.body)?,
+                Some(bucket) => {
+                    transpose_encode::encode_run(run, compression, bucket, &mut out.head, &mut out.body)?
+                }
+            }
+            let body = if stored { run.bytes } else { &out.body[body_begin..] };
+            body_end += body.len();
+            put_header(&mut out.head[begin..], body, self.kind(), run.records(), run.bytes.len() as u64);
+            out.ends.extend([out.head.len(), body_end]);
+        }
+        if stored {
+            out.body = group.bytes;
+        } else {
+            spare.put(group.bytes);
+        }
+        Ok(out)
+    }
+}
+
+/// Encodes records whose sizes are already varints as one simple chunk.
+pub fn encode_parts(
+    sizes: &[u8],
+    values: Vec<u8>,
+    records: u64,
+    compression: &Compression,
+) -> Result<Encoded> {
+    let decoded_bytes = values.len() as u64;
+    let mut head = vec![0; CHUNK_HEADER as usize];
+    simple::put_sizes(sizes, compression, &mut Vec::new(), &mut head)?;
+    let body = if compression.codec == Codec::None {
+        values
+    } else {
+        let mut body = Vec::new();
+        simple::pack(compression, &values, &mut body)?;
+        body
+    };
+    put_header(&mut head, &body, kind::SIMPLE, records, decoded_bytes);
+    let ends = vec![head.len(), body.len()];
+    Ok(Encoded { head, body, records, decoded_bytes, ends, hash: 0 })
+}
+
+/// Fills in the header that `head` begins with.
+fn put_header(head: &mut [u8], body: &[u8], kind: u8, records: u64, decoded: u64) {
+    let (header, data) = head.split_at_mut(CHUNK_HEADER as usize);
+    let data_size = (data.len() + body.len()) as u64;
+    let data_hash = highway::hash_parts(data, body);
+    header.copy_from_slice(&Header { data_size, data_hash, kind, records, decoded }.to_bytes());
+}
+
+/// The chunks, each as its part of the head and of the body.
+pub fn chunks(encoded: &Encoded) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let (mut head, mut body) = (0, 0);
+    encoded.ends.as_chunks::<2>().0.iter().map(move |&[head_end, body_end]| {
+        let chunk = (&encoded.head[head..head_end], &encoded.body[body..body_end]);
+        (head, body) = (head_end, body_end);
+        chunk
+    })
+}
