@@ -86,6 +86,15 @@ impl Plan<'_> {
         }
     }
 
+    /// Asks for the beginning of the record's bytes, which come into the processor's cache while the caller makes room
+    /// for them.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let Some(range) = self.stored() {
+            self.source.storage.prefetch(range);
+        }
+    }
+
     /// Tells that the record is about to be read: a cold one that lies in several pages then waits for them once.
     #[cold]
     fn announce(&self) {

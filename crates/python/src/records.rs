@@ -43,6 +43,7 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
     let plan = plan_one(py, reader, record)?;
     match plan.size().map_err(Failure)? {
         Some(size) => {
+            plan.prefetch();
             let quick = size <= QUICK && reader.is_quick(&plan);
             bytes_with(py, size, quick, |out| reader.read_into(&plan, out))
         }

@@ -328,10 +328,8 @@ impl Plan<'_> {
 /// Fills the places of records whose bytes are mapped or in memory.
 fn fill_all(jobs: &mut [Job<'_, '_, '_>]) -> Result<()> {
     for i in 0..jobs.len() {
-        if let Some((next, _)) = jobs.get(i + BYTES_AHEAD)
-            && let Some(range) = next.stored()
-        {
-            next.source.storage.prefetch(range);
+        if let Some((next, _)) = jobs.get(i + BYTES_AHEAD) {
+            next.prefetch();
         }
         let (plan, place) = &mut jobs[i];
         fill(plan, place).map_err(|e| plan.locate(e))?;

@@ -1,17 +1,19 @@
 //! The short way through a chunk that holds one uncompressed record: what files of single records are made of.
 //!
-//! It knows what such a chunk looks like byte for byte, and looks at each byte once: the record is copied and hashed
-//! together, so that its bytes come from memory once. Whatever does not look like that goes the long way, which
+//! It knows what such a chunk looks like byte for byte, and goes through it once: the record is copied and hashed
+//! piece by piece, so that its bytes come from memory once. Whatever does not look like that goes the long way, which
 //! finds out what it is or what is wrong with it.
 
 use super::block::{BLOCK, left_in_block};
 use super::chunk::{CHUNK_HEADER, ChunkView, kind};
 use crate::bytes;
 use crate::hash::highway;
-use crate::prefetch;
 
-/// Copied, then hashed while it is in the processor's first cache. A multiple of what the hash takes at once.
-const PIECE: usize = 4096;
+/// Hashed, then copied while it is in the processor's cache: measured at 100 KB, 11.7 us, against 16.0 us for the copy
+/// before the hash and 12.9 us in pieces of 8 KiB. (The hash alone takes 9.7 us, the copy 7.6.)
+const PIECE: usize = 64 << 10;
+/// Up to here the copy is made first, because it brings the bytes faster than the hash does: 0.96 us against 1.06.
+const SMALL: usize = 8 << 10;
 const HEADER: usize = CHUNK_HEADER as usize;
 /// The longest size that is written in front of the record: nine bytes of seven bits.
 const MOST_SIZE_BYTES: usize = 9;
@@ -63,7 +65,7 @@ pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> boo
     if highway::hash(&header[8..]) != bytes::u64_le(header, 0) {
         return false;
     }
-    let found = if data.len() <= PIECE {
+    let found = if data.len() <= SMALL {
         out.copy_from_slice(&data[record..]);
         highway::hash(data)
     } else {
@@ -76,15 +78,11 @@ pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> boo
 fn copy_and_hash(data: &[u8], from: usize, out: &mut [u8]) -> u64 {
     let mut hasher = highway::Hasher::new();
     let (mut skip, mut done) = (from, 0);
-    let mut pieces = data.chunks(PIECE).peekable();
-    while let Some(piece) = pieces.next() {
-        if let Some(next) = pieces.peek() {
-            prefetch::bytes(next, PIECE);
-        }
+    for piece in data.chunks(PIECE) {
+        hasher.update(piece);
         let wanted = &piece[skip..];
         out[done..done + wanted.len()].copy_from_slice(wanted);
         (skip, done) = (0, done + wanted.len());
-        hasher.update(piece);
     }
     hasher.finish()
 }
@@ -108,18 +106,16 @@ impl ChunkView<'_> {
         self.check_data_blocks()?;
         let mut hasher = highway::Hasher::new();
         let (mut skip, mut done) = (from as usize, 0);
-        for part in self.data_pieces() {
-            for piece in part.chunks(PIECE) {
-                let wanted = &piece[skip.min(piece.len())..];
-                skip -= skip.min(piece.len());
-                let room = out.len() - done;
-                let wanted = &wanted[..wanted.len().min(room)];
-                out[done..done + wanted.len()].copy_from_slice(wanted);
-                done += wanted.len();
-                if self.checksums {
-                    hasher.update(piece);
-                }
+        // Block headers cut it into pieces of the right size.
+        for piece in self.data_pieces() {
+            if self.checksums {
+                hasher.update(piece);
             }
+            let wanted = &piece[skip.min(piece.len())..];
+            skip -= skip.min(piece.len());
+            let wanted = &wanted[..wanted.len().min(out.len() - done)];
+            out[done..done + wanted.len()].copy_from_slice(wanted);
+            done += wanted.len();
         }
         self.check_data_hash(hasher)
     }
@@ -150,7 +146,7 @@ mod tests {
 
     #[test]
     fn records_of_every_size_come_out_whole() {
-        for size in (0..300).chain([4000, 4093, 4094, 4096, 8191, 16_383, 16_384, 60_000]) {
+        for size in (0..300).chain([4000, 8187, 8188, 8189, 8190, 16_383, 16_384, 60_000]) {
             let record: Vec<u8> = (0..size).map(|i| (i * 7 % 251) as u8).collect();
             for checksums in [true, false] {
                 let mut out = vec![1; size];
