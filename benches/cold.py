@@ -23,6 +23,7 @@ from benches.timing import BATCH
 
 RECORD_BYTES = 4096
 THREADS = 16
+WAYS_TO_READ: dict[str, dict[str, Any]] = {"": {}, ', io="plain"': {"io": "plain"}, ', io="direct"': {"io": "direct"}}
 
 
 def main(run: Run) -> dict[str, Any]:
@@ -64,7 +65,7 @@ def measure(run: Run, path: Path, count: int) -> dict[str, dict[str, float]]:
     batches = [picks[i : i + BATCH] for i in range(0, len(picks) - BATCH + 1, BATCH)]
 
     ways: dict[str, Way] = {}
-    for name, options in ways_to_read(path).items():
+    for name, options in WAYS_TO_READ.items():
         reopen = partial(anyrecord.open, path, **options)
         ways[f"one at a time{name}"] = Way(reopen, one_by_one, few)
         ways[f"one at a time, {THREADS} threads{name}"] = Way(reopen, in_threads, few)
@@ -103,23 +104,6 @@ class Way:
         return {"microseconds": took / reads * 1e6, "records": reads, "disk": read / 1e6}
 
 
-def ways_to_read(path: Path) -> dict[str, dict[str, Any]]:
-    """The options of `open` that this version has."""
-    ways: dict[str, dict[str, Any]] = {"": {}, ', io="plain"': {"io": "plain"}}
-    if has_direct(path):
-        ways[', io="direct"'] = {"io": "direct"}
-    return ways
-
-
-def has_direct(path: Path) -> bool:
-    options: dict[str, Any] = {"io": "direct"}
-    try:
-        anyrecord.open(path, **options).close()
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
 def one_by_one(records: Records, keys: Sequence[Any]) -> None:
     for key in keys:
         records[key]
@@ -155,7 +139,7 @@ def epoch(run: Run, path: Path, count: int) -> dict[str, float]:
     found = {f"disk, {depth}": rate for depth, rate in device.rates(path, blocks(starts)).items()}
     if not found:
         print("this file system has no O_DIRECT, so the disk alone is not measured")
-    for name, options in ways_to_read(path).items():
+    for name, options in WAYS_TO_READ.items():
         make_cold(run, path)
         with anyrecord.open(path, **options) as records:
             shuffled = records.shuffle(seed=1)
@@ -169,10 +153,8 @@ def epoch(run: Run, path: Path, count: int) -> dict[str, float]:
     )
     show(title, ["records a second", "MB/s"], rows)
     best = max((rate for name, rate in found.items() if name.startswith("disk")), default=None)
-    direct = found.get('anyrecord, io="direct"')
-    if direct is None:
-        print('  io="direct" is missing in this version\n')
-    elif best is not None:
+    if best is not None:
+        direct = found['anyrecord, io="direct"']
         print(f'  io="direct" gets {direct / best:.0%} of the best that the disk did\n')
     return found
 

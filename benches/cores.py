@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,19 +27,12 @@ def main(run: Run) -> dict[str, Any]:
         batches = enough(records.__getitem__, in_batches(random_picks(len(records))), 0.5)
     found: dict[str, dict[str, float]] = {}
     for _ in range(run.rounds):
-        if "threads" in inspect.signature(anyrecord.open).parameters:
-            for threads in (None, *THREADS):
-                options: dict[str, Any] = {"threads": threads}
-                with anyrecord.open(path, **options) as records:
-                    note(found, "open(threads=N), one caller", str(threads or "automatic"), records, batches, 1)
-            options = {"threads": 1}
-        else:
-            options = {}
-        with anyrecord.open(path, **options) as records:
+        for threads in (None, *THREADS):
+            with anyrecord.open(path, threads=threads) as records:
+                note(found, "open(threads=N), one caller", str(threads or "automatic"), records, batches, 1)
+        with anyrecord.open(path, threads=1) as records:
             for callers in THREADS:
                 note(found, "N callers", str(callers), records, batches, callers)
-    if not options:
-        print("open(threads=) is missing in this version: only several callers are measured")
     columns = list(dict.fromkeys(threads for row in found.values() for threads in row))
     rows = []
     for name, row in found.items():

@@ -34,8 +34,8 @@ fn small_int(key: &Bound<'_, PyAny>) -> Option<i64> {
     if !key.is_exact_instance_of::<PyInt>() {
         return None;
     }
-    // SAFETY: an `int` and a place for the flag; nothing is raised for one that is too large, the flag tells.
     let mut overflow = 0;
+    // SAFETY: an `int` and a place for the flag; nothing is raised for one that is too large, the flag tells.
     let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(key.as_ptr(), &mut overflow) };
     (overflow == 0 && value >= 0).then_some(value)
 }

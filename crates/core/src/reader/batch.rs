@@ -7,9 +7,11 @@ use crate::format::{Decoded, Way};
 use crate::pool;
 use crate::shard::Source;
 use crate::storage::ReadOp;
+use rayon::ThreadPool;
 use rayon::prelude::*;
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Records planned at once: enough for any training batch, and a bound on what a plan of millions would take.
 const BLOCK: usize = 4096;
@@ -17,6 +19,10 @@ const BLOCK: usize = 4096;
 const HELD_BYTES: usize = 32 << 20;
 /// Stored bytes fetched at once.
 const FETCH_BYTES: u64 = 16 << 20;
+/// Records fetched at once: enough for the queue of any disk, and few enough to be decoded while the next come.
+const WAVE: usize = 256;
+/// How many times that may wait to be decoded.
+const WAVES_HELD: usize = 4;
 /// How many records before its turn the table's entry of a record is asked for, and its bytes.
 const ENTRIES_AHEAD: usize = 16;
 const BYTES_AHEAD: usize = 4;
@@ -165,69 +171,51 @@ impl Reader {
         }
     }
 
-    /// Records that have to be read into memory: each storage is asked for many at once.
+    /// Records that have to be read into memory: each storage is asked for many at once, and while it is, others that
+    /// have come are decoded.
     fn read_away(&self, mut jobs: Vec<Job<'_, '_, '_>>) -> Result<()> {
         jobs.sort_by_key(|(plan, _)| plan.shard);
+        let cost = jobs.iter().map(|(plan, place)| plan.cost(place.len())).sum();
+        let mut waves = Vec::new();
         for of_one_file in jobs.chunk_by_mut(|a, b| a.0.shard == b.0.shard) {
             let mut rest = of_one_file;
             while !rest.is_empty() {
-                let (now, later) = rest.split_at_mut(fitting(rest.iter().map(|(plan, _)| *plan)));
-                self.fetch_and_fill(now)?;
+                let count = fitting(rest.iter().map(|(plan, _)| *plan)).min(WAVE);
+                let (now, later) = rest.split_at_mut(count);
+                waves.push(now);
                 rest = later;
             }
         }
-        Ok(())
-    }
-
-    /// Reads records of one file: those that are stored as they are into their places, others by way of a buffer.
-    fn fetch_and_fill(&self, jobs: &mut [Job<'_, '_, '_>]) -> Result<()> {
-        let Some(source) = jobs.first().map(|(plan, _)| plan.source) else { return Ok(()) };
-        let mut lengths = Vec::with_capacity(jobs.len());
-        for (plan, _) in jobs.iter() {
-            lengths.push(match &plan.place {
-                Place::Stored(Way::Alone(chunk, _)) => {
-                    stored_length(source, chunk).map_err(|e| plan.locate(e))?
+        let Some(pool) = self.pool_for(cost, waves.len()) else {
+            return waves.into_iter().try_for_each(|wave| Fetched::of(wave)?.decode());
+        };
+        let mut waves = waves.into_iter();
+        while waves.len() > 0 {
+            let failed = Mutex::new(BTreeMap::new());
+            pool.in_place_scope(|scope| {
+                for (i, wave) in waves.by_ref().take(WAVES_HELD).enumerate() {
+                    let note =
+                        |i, error| failed.lock().unwrap_or_else(PoisonError::into_inner).insert(i, error);
+                    match Fetched::of(wave) {
+                        Ok(fetched) => scope.spawn(move |_| {
+                            if let Err(error) = fetched.decode() {
+                                note(i, error);
+                            }
+                        }),
+                        Err(error) => {
+                            note(i, error);
+                            break;
+                        }
+                    }
                 }
-                _ => 0,
             });
-        }
-        let mut buffer = bytes::zeroed("chunks", lengths.iter().sum::<usize>() as u64)?;
-        let (mut ops, mut rest) = (Vec::with_capacity(jobs.len()), &mut buffer[..]);
-        for ((plan, place), &length) in jobs.iter_mut().zip(&lengths) {
-            let (stored, behind) = rest.split_at_mut(length);
-            rest = behind;
-            match &plan.place {
-                Place::Stored(Way::Direct(range)) => ops.push(ReadOp { at: range.start, out: place }),
-                Place::Stored(Way::Alone(chunk, _)) => {
-                    ops.push(ReadOp { at: chunk.stored.start, out: stored });
-                }
-                _ => {}
+            // Of several errors the first, whichever thread was faster.
+            let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+            if let Some((_, error)) = failed.into_iter().next() {
+                return Err(error);
             }
         }
-        let fetched = source.storage.read_many(&mut ops);
-        fetched.map_err(|e| blame(jobs.iter().map(|(plan, _)| *plan), source, e))?;
-        let mut rest = &buffer[..];
-        let mut cost = 0;
-        let mut decodes: Vec<_> = jobs
-            .iter_mut()
-            .zip(&lengths)
-            .map(|((plan, place), &length)| {
-                let (stored, behind) = rest.split_at(length);
-                rest = behind;
-                cost += plan.cost(place.len());
-                (*plan, &mut **place, stored)
-            })
-            .collect();
-        self.spread(&mut decodes, cost, |decodes| {
-            decodes.iter_mut().try_for_each(|(plan, place, stored)| {
-                let table = &plan.source.table;
-                let done = match &plan.place {
-                    Place::Stored(Way::Alone(chunk, _)) => table.decode_into(chunk, stored, place),
-                    _ => table.check(plan.record, place),
-                };
-                done.map_err(|e| plan.locate(e))
-            })
-        })
+        Ok(())
     }
 
     /// Records among others in a chunk: chunks are unpacked once, and their rows copied out together.
@@ -293,6 +281,15 @@ impl Reader {
         })
     }
 
+    /// The pool, if so much work in so many pieces is enough to pay for waking it up.
+    fn pool_for(&self, cost: u64, pieces: usize) -> Option<&'static ThreadPool> {
+        if cost < WORTH_WAKING || pieces < 2 {
+            return None;
+        }
+        let threads = self.decoders();
+        if threads > 1 { pool::of(threads) } else { None }
+    }
+
     /// Does the work on all items: in the calling thread, or in the pool if it is enough to pay for waking that up.
     fn spread<T: Send>(
         &self,
@@ -300,13 +297,69 @@ impl Reader {
         cost: u64,
         work: impl Fn(&mut [T]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        let threads = if cost < WORTH_WAKING || items.len() < 2 { 1 } else { self.decoders() };
-        let pool = if threads > 1 { pool::of(threads) } else { None };
-        let Some(pool) = pool else { return work(items) };
-        let piece = items.len().div_ceil(PIECES * threads);
+        let Some(pool) = self.pool_for(cost, items.len()) else { return work(items) };
+        let piece = items.len().div_ceil(PIECES * pool.current_num_threads());
         let done: Vec<Result<()>> = pool.install(|| items.par_chunks_mut(piece).map(work).collect());
         // Of several errors the first, whichever thread was faster.
         done.into_iter().collect()
+    }
+}
+
+/// Records of one file whose stored bytes have come: those that are stored as they are into their places, the others
+/// into a buffer.
+struct Fetched<'j, 'p, 'a, 'o> {
+    jobs: &'j mut [Job<'p, 'a, 'o>],
+    buffer: Vec<u8>,
+    /// How many bytes of the buffer belong to each.
+    lengths: Vec<usize>,
+}
+
+impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
+    fn of(jobs: &'j mut [Job<'p, 'a, 'o>]) -> Result<Self> {
+        let source = jobs.first().map(|(plan, _)| plan.source);
+        let mut lengths = Vec::with_capacity(jobs.len());
+        for (plan, _) in jobs.iter() {
+            lengths.push(match &plan.place {
+                Place::Stored(Way::Alone(chunk, _)) => {
+                    stored_length(plan.source, chunk).map_err(|e| plan.locate(e))?
+                }
+                _ => 0,
+            });
+        }
+        let mut buffer = bytes::zeroed("chunks", lengths.iter().sum::<usize>() as u64)?;
+        let (mut ops, mut rest) = (Vec::with_capacity(jobs.len()), &mut buffer[..]);
+        for ((plan, place), &length) in jobs.iter_mut().zip(&lengths) {
+            let (stored, behind) = rest.split_at_mut(length);
+            rest = behind;
+            match &plan.place {
+                Place::Stored(Way::Direct(range)) => ops.push(ReadOp { at: range.start, out: place }),
+                Place::Stored(Way::Alone(chunk, _)) => {
+                    ops.push(ReadOp { at: chunk.stored.start, out: stored });
+                }
+                _ => {}
+            }
+        }
+        if let Some(source) = source {
+            let fetched = source.storage.read_many(&mut ops);
+            fetched.map_err(|e| blame(jobs.iter().map(|(plan, _)| *plan), source, e))?;
+        }
+        Ok(Fetched { jobs, buffer, lengths })
+    }
+
+    /// Checks and unpacks them.
+    fn decode(self) -> Result<()> {
+        let mut rest = &self.buffer[..];
+        for ((plan, place), &length) in self.jobs.iter_mut().zip(&self.lengths) {
+            let (stored, behind) = rest.split_at(length);
+            rest = behind;
+            let table = &plan.source.table;
+            let done = match &plan.place {
+                Place::Stored(Way::Alone(chunk, _)) => table.decode_into(chunk, stored, place),
+                _ => table.check(plan.record, place),
+            };
+            done.map_err(|e| plan.locate(e))?;
+        }
+        Ok(())
     }
 }
 
