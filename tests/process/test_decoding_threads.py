@@ -55,7 +55,7 @@ def test_records_are_the_same_whoever_decodes_them(path: Path, number: int, io: 
 
 def test_a_large_batch_is_decoded_by_as_many_threads_as_asked_for(path: Path) -> None:
     records = anyrecord.open(path, threads=3)
-    assert forked(lambda: (read_much(records), read_much(records))) == (3, 0)
+    assert forked(lambda: (read_much(records), read_much(records))) == (2, 0), "besides the one that asks"
 
 
 def test_one_record_and_a_small_batch_wake_nobody(path: Path) -> None:

@@ -1,6 +1,6 @@
 //! Many records in one read: planned together, fetched together, delivered in the order asked for.
 
-use super::{Place, Plan, Reader, Row, fill, row_of, stored_length, with_stored};
+use super::{By, Place, Plan, Reader, Row, fill, row_of, stored_length, with_stored};
 use crate::bytes;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Decoded, Way};
@@ -8,10 +8,9 @@ use crate::pool;
 use crate::shard::Source;
 use crate::storage::ReadOp;
 use rayon::ThreadPool;
-use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Records planned at once: enough for any training batch, and a bound on what a plan of millions would take.
 const BLOCK: usize = 4096;
@@ -191,29 +190,24 @@ impl Reader {
         };
         let mut waves = waves.into_iter();
         while waves.len() > 0 {
-            let failed = Mutex::new(BTreeMap::new());
+            let failed = Failures::default();
             pool.in_place_scope(|scope| {
                 for (i, wave) in waves.by_ref().take(WAVES_HELD).enumerate() {
-                    let note =
-                        |i, error| failed.lock().unwrap_or_else(PoisonError::into_inner).insert(i, error);
+                    let failed = &failed;
                     match Fetched::of(wave) {
                         Ok(fetched) => scope.spawn(move |_| {
                             if let Err(error) = fetched.decode() {
-                                note(i, error);
+                                failed.note(i, error);
                             }
                         }),
                         Err(error) => {
-                            note(i, error);
+                            failed.note(i, error);
                             break;
                         }
                     }
                 }
             });
-            // Of several errors the first, whichever thread was faster.
-            let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, error)) = failed.into_iter().next() {
-                return Err(error);
-            }
+            failed.first()?;
         }
         Ok(())
     }
@@ -262,7 +256,7 @@ impl Reader {
                 let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored);
                 let unpacked = match stored {
                     Some(stored) => decode(stored),
-                    None => with_stored(plan.source, chunk, decode),
+                    None => with_stored(plan.source, chunk, By::Map, decode),
                 };
                 *decoded = Some(self.keep(plan, chunk, unpacked.map_err(|e| plan.locate(e))?));
                 Ok(())
@@ -286,8 +280,9 @@ impl Reader {
         if cost < WORTH_WAKING || pieces < 2 {
             return None;
         }
-        let threads = self.decoders();
-        if threads > 1 { pool::of(threads) } else { None }
+        // The calling thread is one of them.
+        let helpers = self.decoders().saturating_sub(1);
+        if helpers > 0 { pool::of(helpers) } else { None }
     }
 
     /// Does the work on all items: in the calling thread, or in the pool if it is enough to pay for waking that up.
@@ -298,11 +293,45 @@ impl Reader {
         work: impl Fn(&mut [T]) -> Result<()> + Sync + Send,
     ) -> Result<()> {
         let Some(pool) = self.pool_for(cost, items.len()) else { return work(items) };
-        let piece = items.len().div_ceil(PIECES * pool.current_num_threads());
-        let done: Vec<Result<()>> = pool.install(|| items.par_chunks_mut(piece).map(work).collect());
-        // Of several errors the first, whichever thread was faster.
-        done.into_iter().collect()
+        let helpers = pool.current_num_threads();
+        let size = items.len().div_ceil(PIECES * (helpers + 1));
+        let pieces = Mutex::new(items.chunks_mut(size).enumerate());
+        let failed = Failures::default();
+        let work_on = || {
+            // The lock is held for as long as it takes to cut off a piece.
+            while let Some((i, piece)) = { locked(&pieces).next() } {
+                if let Err(error) = work(piece) {
+                    failed.note(i, error);
+                }
+            }
+        };
+        pool.in_place_scope(|scope| {
+            (0..helpers).for_each(|_| scope.spawn(|_| work_on()));
+            work_on();
+        });
+        failed.first()
     }
+}
+
+/// Errors of several threads, by the place of what they were about.
+#[derive(Default)]
+struct Failures(Mutex<BTreeMap<usize, Error>>);
+
+impl Failures {
+    fn note(&self, place: usize, error: Error) {
+        locked(&self.0).insert(place, error);
+    }
+
+    /// Of several errors the first, whichever thread was faster.
+    fn first(self) -> Result<()> {
+        let all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        all.into_values().next().map_or(Ok(()), Err)
+    }
+}
+
+/// What a lock guards; a thread that panicked with it has left nothing half done.
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Records of one file whose stored bytes have come: those that are stored as they are into their places, the others
@@ -385,7 +414,7 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>]) -> Result<()> {
             next.prefetch();
         }
         let (plan, place) = &mut jobs[i];
-        fill(plan, place).map_err(|e| plan.locate(e))?;
+        fill(plan, place, By::Map).map_err(|e| plan.locate(e))?;
     }
     Ok(())
 }

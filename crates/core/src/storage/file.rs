@@ -400,6 +400,10 @@ impl Storage for LocalFile {
         }
     }
 
+    fn has_descriptor(&self) -> bool {
+        self.handle.get().as_ref().is_some_and(|opened| opened.is_right(&self.identity))
+    }
+
     fn warning(&self) -> Option<&'static str> {
         self.is_refused.then_some(
             "read through the page cache, because the file system has no reads past it, which io=\"direct\" asks for",

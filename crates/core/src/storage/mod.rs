@@ -75,6 +75,11 @@ pub trait Storage: Send + Sync {
         self.is_memory()
     }
 
+    /// Whether a read of what can be borrowed could also be made by a system call at once, with nothing to open.
+    fn has_descriptor(&self) -> bool {
+        false
+    }
+
     /// Whether borrowed bytes are certainly in memory, so that looking at them never waits for a disk.
     fn is_memory(&self) -> bool {
         false
