@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def measure(run: Run, path: Path, count: int) -> dict[str, dict[str, float]]:
         ways[f"one at a time{name}"] = Way(reopen, one_by_one, few)
         ways[f"one at a time, {THREADS} threads{name}"] = Way(reopen, in_threads, few)
         ways[f"batches of {BATCH}{name}"] = Way(reopen, one_by_one, batches)
-    if path.suffix == ".array_record":
+    if path.suffix == ".array_record" and find_spec("array_record") is not None:
         plain = "readahead_buffer_size:0,max_parallelism:0"
         ways["array_record, seek and read"] = Way(partial(original, path, plain), original_singly, few)
         ways[f"array_record, batches of {BATCH}"] = Way(partial(original, path, ""), original_batches, batches)
@@ -135,7 +136,7 @@ def epoch(run: Run, path: Path, count: int) -> dict[str, float]:
     """A whole epoch in random order past the page cache, beside the disk alone on the same blocks."""
     begin = path.stat().st_size - count * RECORD_BYTES  # samples stand at the end of the file, one after the other
     order = anyrecord.Permutation(count, seed=1).take(range(count)).tolist()
-    starts = [begin + number * RECORD_BYTES for number in order]
+    starts = [begin + record * RECORD_BYTES for record in order]
     found = {f"disk, {depth}": rate for depth, rate in device.rates(path, blocks(starts)).items()}
     if not found:
         print("this file system has no O_DIRECT, so the disk alone is not measured")

@@ -40,7 +40,7 @@ const CHUNK_BYTE: u64 = 2;
 /// Work that is worth waking the pool for, which takes some 20 µs.
 const WORTH_WAKING: u64 = 150_000;
 /// Pieces that each thread gets, so that all are done at about the same time.
-const PIECES: usize = 4;
+const PIECES: usize = 16;
 
 /// A record whose size is known, and its place.
 type Job<'p, 'a, 'o> = (&'p Plan<'a>, &'o mut [u8]);
