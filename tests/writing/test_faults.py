@@ -210,11 +210,12 @@ def test_a_folder_in_place_of_the_file_is_an_error(tmp_path: Path, suffix: str, 
 
 
 def test_two_thousand_writers_that_fail_or_are_discarded_leak_nothing(tmp_path: Path, suffix: str) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before, threads = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
     for number in range(1000):
         with pytest.raises(ValueError, match="announced 3"):
             anyrecord.create(tmp_path / f"a{suffix}", num_records=3).close()
         anyrecord.create(tmp_path / f"a{suffix}", threads=0 if number % 50 else 2).discard()
     assert len(os.listdir("/proc/self/fd")) == before
-    assert len(os.listdir("/proc/self/task")) < 20
+    # A few of the last ones may be on their way out.
+    assert len(os.listdir("/proc/self/task")) < threads + 20
     assert names(tmp_path) == []

@@ -3,6 +3,9 @@
 //! A hot read is over before the interpreter's lock could be given away and taken back; a cold one waits for the disk,
 //! and other threads should run meanwhile. Nothing tells beforehand which it will be without a system call, so the
 //! last reads are taken as the guess for the next one: after a warm streak at most one cold read holds the lock.
+//!
+//! Time alone would take a read for cold that was only slow, because others had the processor. So a slow one is cold
+//! only if the system says that somebody waited for a disk meanwhile, which is asked of slow reads alone.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -45,13 +48,54 @@ impl Warmth {
         let result = read();
         let most = HOT + HOT_RECORD * records as u64 + HOT_BYTE * bytes as u64;
         let suspects = self.suspects.load(Relaxed);
-        if ticks().wrapping_sub(start) > most {
+        if ticks().wrapping_sub(start) > most && waits::happened(records == 1, suspects > 0) {
             self.is_cold();
         } else if suspects > 0 {
             // Lost updates of other threads only make the doubt last a little longer.
             self.suspects.store(suspects - 1, Relaxed);
         }
         result
+    }
+}
+
+/// Whether anybody waited for a disk.
+#[cfg(target_os = "linux")]
+mod waits {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// Since it was asked last. One record is read by the calling thread, a batch perhaps by several.
+    ///
+    /// A mapped page that is not in memory counts as a fault. What is suspected to be cold is read by system calls,
+    /// which do not: there the calling thread gives up the processor.
+    #[cold]
+    pub fn happened(is_one: bool, by_calls: bool) -> bool {
+        thread_local! {
+            static BEFORE: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
+        }
+        static BEFORE_OF_ALL: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+        // SAFETY: an all-zero value of the C struct is valid, and the call fills it.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            let who = if is_one { libc::RUSAGE_THREAD } else { libc::RUSAGE_SELF };
+            libc::getrusage(who, &mut usage);
+            usage
+        };
+        let now = [usage.ru_majflt as u64, usage.ru_nvcsw as u64];
+        let before = if is_one {
+            BEFORE.replace(now)
+        } else {
+            [0, 1].map(|which| BEFORE_OF_ALL[which].swap(now[which], Relaxed))
+        };
+        now[0] != before[0] || by_calls && now[1] != before[1]
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod waits {
+    /// Nobody can tell, so it is believed.
+    pub fn happened(_is_one: bool, _by_calls: bool) -> bool {
+        true
     }
 }
 
@@ -74,15 +118,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_slow_read_makes_the_next_ones_suspect_until_they_prove_hot() {
+    fn a_cold_look_makes_the_next_reads_suspect_until_they_prove_hot() {
         let warmth = Warmth::default();
         assert!(!warmth.is_warm());
-        (0..4).for_each(|_| warmth.learn(1, 100, || ()));
+        (0..4).for_each(|_| warmth.learn(1, 1 << 30, || ()));
         assert!(warmth.is_warm());
-        let slow = ticks();
-        warmth.learn(1, 0, || while ticks() - slow < 4 * HOT {});
+        warmth.is_cold();
         assert!(!warmth.is_warm());
-        (0..10 * SUSPECT).for_each(|_| warmth.learn(1, 1 << 30, || ()));
+        (0..SUSPECT).for_each(|_| warmth.learn(1, 1 << 30, || ()));
         assert!(warmth.is_warm());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_slow_read_is_cold_only_if_somebody_waited() {
+        let busy = || {
+            let start = ticks();
+            while ticks() - start < 4 * HOT {}
+        };
+        let warmth = Warmth { suspects: AtomicU32::new(1) };
+        warmth.learn(1, 0, busy); // whatever was before
+        warmth.suspects.store(1, Relaxed);
+        warmth.learn(1, 0, || {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                busy();
+                sender.send(0)
+            });
+            receiver.recv().unwrap();
+            busy();
+        });
+        assert!(!warmth.is_warm(), "it gave up the processor until the other thread was done");
+        warmth.suspects.store(0, Relaxed);
+        waits::happened(true, false);
+        warmth.learn(1, 0, busy);
+        assert!(warmth.is_warm(), "no page was missing");
     }
 }
