@@ -249,6 +249,17 @@ impl Reader {
         Ok(Place::Stored(way))
     }
 
+    /// Whether a record shares its chunk with others, so that they are unpacked together.
+    pub fn is_grouped(&self, index: u64) -> bool {
+        let plan = self.plan_if_open(index);
+        plan.is_ok_and(|plan| {
+            plan.is_some_and(|plan| match plan.place {
+                Place::Kept(_) | Place::Stored(Way::Among(..)) => true,
+                Place::Stored(Way::Direct(_) | Way::Alone(..)) => false,
+            })
+        })
+    }
+
     /// The record, if its chunk is unpacked already.
     fn kept(&self, shard: usize, chunk: u64, row: u64) -> Option<Row> {
         let row = Row { chunk: self.cache.get((shard, chunk))?, row };
