@@ -249,15 +249,13 @@ impl Reader {
         Ok(Place::Stored(way))
     }
 
-    /// Whether a record shares its chunk with others, so that they are unpacked together.
-    pub fn is_grouped(&self, index: u64) -> bool {
-        let plan = self.plan_if_open(index);
-        plan.is_ok_and(|plan| {
-            plan.is_some_and(|plan| match plan.place {
-                Place::Kept(_) | Place::Stored(Way::Among(..)) => true,
-                Place::Stored(Way::Direct(_) | Way::Alone(..)) => false,
-            })
-        })
+    /// How many records share a record's chunk and are unpacked together with it; none where it is read alone.
+    pub fn group_of(&self, index: u64) -> Option<u64> {
+        match self.plan_if_open(index).ok()??.place {
+            Place::Kept(row) => Some(row.chunk.rows() as u64),
+            Place::Stored(Way::Among(chunk, _)) => Some(chunk.records),
+            Place::Stored(Way::Direct(_) | Way::Alone(..)) => None,
+        }
     }
 
     /// The record, if its chunk is unpacked already.

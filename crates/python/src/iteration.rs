@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// How far it reads ahead at the most, in records and (about) in bytes: what stays in the processor's cache until it
 /// is handed over, and is enough work for several threads where it has to be decompressed.
 const MOST: (u64, u64) = (512, 1 << 20);
-/// The same where records share chunks, which are decompressed whole: several of them, or only one thread has work.
+/// The same where records share chunks, which are decompressed whole, and this is several of them: one alone would be
+/// work for only one thread.
 const MOST_GROUPED: (u64, u64) = (4096, 8 << 20);
 /// How far a cold file is asked for ahead of that, in records and (about) in bytes.
 const FORESEEN_RECORDS: u64 = 4096;
@@ -60,8 +61,9 @@ impl RecordsIterator {
                 state.ready = list.into_reversed();
                 let bytes: usize = state.ready.iter().map(|r| r.as_bytes(py).len()).sum();
                 let mean = (bytes as u64 / count.max(1)).max(1);
-                let is_grouped = self.reader.is_grouped(self.view.get(until - 1));
-                let (most_records, most_bytes) = if is_grouped { MOST_GROUPED } else { MOST };
+                let group = self.reader.group_of(self.view.get(until - 1));
+                let is_worth_it = group.is_some_and(|records| 2 * records * mean <= MOST_GROUPED.1);
+                let (most_records, most_bytes) = if is_worth_it { MOST_GROUPED } else { MOST };
                 state.ahead = (2 * state.ahead).min(most_records).min(most_bytes / mean).max(1);
                 state.next = until;
                 self.foresee(py, state, mean);
