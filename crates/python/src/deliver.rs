@@ -165,7 +165,10 @@ impl Deliver for OneBuffer<'_> {
         }
         // Places in any order out of one buffer: cut off from its front in order of position.
         let mut order: Vec<usize> = (0..wanted.len()).collect();
-        order.sort_unstable_by_key(|&i| wanted[i].0);
+        // They come in order, unless records share chunks.
+        if !wanted.is_sorted_by_key(|(position, _)| *position) {
+            order.sort_unstable_by_key(|&i| wanted[i].0);
+        }
         let mut places: Vec<&mut [u8]> = wanted.iter().map(|_| &mut [][..]).collect();
         let (mut rest, mut at) = (&mut *self.out, 0);
         for i in order {
