@@ -58,6 +58,25 @@ def test_a_large_batch_is_decoded_by_as_many_threads_as_asked_for(path: Path) ->
     assert forked(lambda: (read_much(records), read_much(records))) == (2, 0), "besides the one that asks"
 
 
+@pytest.mark.parametrize("io", ["map", "plain", "direct"])
+@pytest.mark.parametrize("count", [250, COUNT])
+def test_however_a_file_is_read_its_batches_are_decoded_by_several(
+    tmp_path: Path, count: int, io: Literal["map", "plain", "direct"]
+) -> None:
+    """Also a batch that is fetched with one request."""
+    path = tmp_path / "data.array_record"
+    with anyrecord.create(path, codec="zstd", group_size=1, durable=False) as out:
+        out.write_many(map(record, range(COUNT)))
+    records = anyrecord.open(path, threads=3, io=io)
+    last = range(COUNT - count, COUNT)
+
+    def read() -> tuple[bool, int]:
+        before = threads()
+        return records[last] == [record(index) for index in last], threads() - before
+
+    assert forked(read) == (True, 2)
+
+
 def test_one_record_and_a_small_batch_wake_nobody(path: Path) -> None:
     records = anyrecord.open(path, threads=2)
     assert forked(lambda: (records[7], records[[1, 2]], threads())) == (record(7), [record(1), record(2)], 1)

@@ -62,7 +62,8 @@ impl RecordsIterator {
                 let bytes: usize = state.ready.iter().map(|r| r.as_bytes(py).len()).sum();
                 let mean = (bytes as u64 / count.max(1)).max(1);
                 let group = self.reader.group_of(self.view.get(until - 1));
-                let is_worth_it = group.is_some_and(|records| 2 * records * mean <= MOST_GROUPED.1);
+                let is_worth_it =
+                    group.is_some_and(|records| records.saturating_mul(2 * mean) <= MOST_GROUPED.1);
                 let (most_records, most_bytes) = if is_worth_it { MOST_GROUPED } else { MOST };
                 state.ahead = (2 * state.ahead).min(most_records).min(most_bytes / mean).max(1);
                 state.next = until;

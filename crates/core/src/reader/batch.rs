@@ -8,7 +8,7 @@ use crate::pool;
 use crate::shard::Source;
 use crate::storage::ReadOp;
 use rayon::ThreadPool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -186,26 +186,38 @@ impl Reader {
             }
         }
         let Some(pool) = self.pool_for(cost, waves.len()) else {
-            return waves.into_iter().try_for_each(|wave| Fetched::of(wave)?.decode());
+            // One wave has nothing to overlap with, but may be work for several all the same.
+            let one = |wave| self.spread(&mut Fetched::of(wave)?.items(), cost, decode_items);
+            return waves.into_iter().try_for_each(one);
         };
         let mut waves = waves.into_iter();
         while waves.len() > 0 {
-            let failed = Failures::default();
+            let (came, failed) =
+                (Mutex::new(VecDeque::<(usize, Fetched<'_, '_, '_, '_>)>::new()), Failures::default());
+            let decode_next = || {
+                let Some((i, mut fetched)) = ({ locked(&came).pop_front() }) else { return false };
+                if let Err(error) = decode_items(&mut fetched.items()) {
+                    failed.note(i, error);
+                }
+                true
+            };
             pool.in_place_scope(|scope| {
                 for (i, wave) in waves.by_ref().take(WAVES_HELD).enumerate() {
-                    let failed = &failed;
                     match Fetched::of(wave) {
-                        Ok(fetched) => scope.spawn(move |_| {
-                            if let Err(error) = fetched.decode() {
-                                failed.note(i, error);
-                            }
-                        }),
+                        Ok(fetched) => {
+                            locked(&came).push_back((i, fetched));
+                            scope.spawn(|_| {
+                                decode_next();
+                            });
+                        }
                         Err(error) => {
                             failed.note(i, error);
                             break;
                         }
                     }
                 }
+                // All are there; the calling thread decodes what nobody has begun.
+                while decode_next() {}
             });
             failed.first()?;
         }
@@ -375,21 +387,31 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
         Ok(Fetched { jobs, buffer, lengths })
     }
 
-    /// Checks and unpacks them.
-    fn decode(self) -> Result<()> {
+    /// Each record, its place, and its stored bytes if they are in the buffer.
+    fn items(&mut self) -> Vec<Item<'_>> {
         let mut rest = &self.buffer[..];
-        for ((plan, place), &length) in self.jobs.iter_mut().zip(&self.lengths) {
+        let with_stored = self.jobs.iter_mut().zip(&self.lengths).map(|((plan, place), &length)| {
             let (stored, behind) = rest.split_at(length);
             rest = behind;
-            let table = &plan.source.table;
-            let done = match &plan.place {
-                Place::Stored(Way::Alone(chunk, _)) => table.decode_into(chunk, stored, place),
-                _ => table.check(plan.record, place),
-            };
-            done.map_err(|e| plan.locate(e))?;
-        }
-        Ok(())
+            (*plan, &mut **place, stored)
+        });
+        with_stored.collect()
     }
+}
+
+/// A record that was fetched: its plan, its place, its stored bytes.
+type Item<'i> = (&'i Plan<'i>, &'i mut [u8], &'i [u8]);
+
+/// Checks and unpacks records that were fetched.
+fn decode_items(items: &mut [Item<'_>]) -> Result<()> {
+    items.iter_mut().try_for_each(|(plan, place, stored)| {
+        let table = &plan.source.table;
+        let done = match &plan.place {
+            Place::Stored(Way::Alone(chunk, _)) => table.decode_into(chunk, stored, place),
+            _ => table.check(plan.record, place),
+        };
+        done.map_err(|e| plan.locate(e))
+    })
 }
 
 impl Plan<'_> {

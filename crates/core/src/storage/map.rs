@@ -106,7 +106,8 @@ impl Map {
         }
         // The mark first, then the count; `export` does it the other way round, so that one of the two sees the other.
         if self.exports.load(Ordering::SeqCst) > 0 {
-            self.slot.state.store(before, Ordering::SeqCst);
+            // Unless the guard has marked it meanwhile.
+            let _ = self.slot.state.compare_exchange(RETIRED, before, Ordering::SeqCst, Ordering::SeqCst);
             return;
         }
         let (protection, flags) = (
