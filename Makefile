@@ -20,7 +20,7 @@ test: lint rust-tests $(STAMPS)/frameworks python-tests  ## set up everything, t
 check: lint rust-tests  ## the inner loop: no frameworks
 	$(BIN)/python -m pytest -q -m "not framework"
 
-bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in half an hour; BENCH=--quick: in minutes
+bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in a quarter of an hour; BENCH=--quick: in minutes
 	$(BIN)/python -m benches $(BENCH)
 
 clean:  ## remove everything that was built

@@ -18,6 +18,7 @@ BENCHMARKS = {
     "opening": "seconds and memory to open ten million records and many shards; files larger than memory",
     "cold": "files that are not in the page cache, beside the device's own rate",
     "cores": "batches decoded by several threads",
+    "in_place": "records without a copy, and read_into beside a plain copy",
     "order": "what shuffling costs",
     "conversion": "one large file into another format",
 }

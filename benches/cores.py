@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import anyrecord
 from anyrecord import Records
 
+from benches import machine
 from benches.results import Run
 from benches.tables import number, show
 from benches.timing import each, enough, in_batches, random_picks, timed
@@ -39,8 +39,8 @@ def main(run: Run) -> dict[str, Any]:
         rows.append((f"{name}: microseconds", [number(row.get(threads)) for threads in columns]))
         gains = [f"{row['1'] / row[threads]:.2f}x" if threads in row else "-" for threads in columns]
         rows.append((f"{name}: speed-up", gains))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    show(f"batches of 256 random records of about 4 KB, zstd:3, by N threads; {cores} cores here", columns, rows)
+    title = f"batches of 256 random records of about 4 KB, zstd:3, by N threads; {machine.cores()} cores here"
+    show(title, columns, rows)
     path.unlink()
     return found
 

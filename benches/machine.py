@@ -15,13 +15,18 @@ def describe(folder: Path) -> dict[str, str]:
     """What the figures depend on; files are in `folder`."""
     return {
         "cpu": processor(),
-        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "cores": str(cores()),
         "memory": f"{memory_bytes() / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}",
         "filesystem": filesystem(folder),
         "python": platform.python_version(),
         "packages": ", ".join(f"{name} {version}" for name in PACKAGES if (version := installed(name))),
     }
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def today() -> str:
