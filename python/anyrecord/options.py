@@ -14,7 +14,12 @@ __all__ = ["Limits", "OpenOptions"]
 
 MOST_THREADS = 1024
 
-_MOST = {"decoded_chunk_bytes": 2**63 - 1, "open_files": 2**20}
+_MOST = {
+    "decoded_chunk_bytes": 2**63 - 1,
+    "decoded_bytes": 2**63 - 1,
+    "spool_bytes": 2**63 - 1,
+    "open_files": 2**20,
+}
 """No system opens more files for one process than that."""
 
 
@@ -23,9 +28,13 @@ class Limits:
     """Caps on what a file may claim. Stored bytes need none: the file bounds them."""
 
     decoded_chunk_bytes: int = 4 << 30
-    """Bytes that one chunk may declare to decompress to."""
+    """Bytes that one chunk may decompress to."""
+    decoded_bytes: int = 8 << 30
+    """Decoded bytes that one call may hold at once, of all the chunks it works on."""
+    spool_bytes: int = 1 << 40
+    """Bytes that the temporary files of one `Records` may take: unpacked streams, and tables with `table="disk"`."""
     open_files: int = 256
-    """Descriptors that one `Records` keeps open; the least recently used are closed."""
+    """Descriptors that one `Records` keeps open, temporary files included; the least recently used are closed."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -44,6 +53,8 @@ class OpenOptions:
     table: Literal["memory", "disk"]
     io: Literal["auto", "plain", "map", "direct"]
     decoded_chunk_bytes: int
+    decoded_bytes: int
+    spool_bytes: int
     open_files: int
     cache_bytes: int
     threads: int | None
@@ -75,7 +86,16 @@ def open_options(
     if not isinstance(limits, Limits):
         raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")
     return OpenOptions(
-        format, bool(checksums), table, io, limits.decoded_chunk_bytes, limits.open_files, cache_bytes, threads
+        format=format,
+        checksums=bool(checksums),
+        table=table,
+        io=io,
+        decoded_chunk_bytes=limits.decoded_chunk_bytes,
+        decoded_bytes=limits.decoded_bytes,
+        spool_bytes=limits.spool_bytes,
+        open_files=limits.open_files,
+        cache_bytes=cache_bytes,
+        threads=threads,
     )
 
 

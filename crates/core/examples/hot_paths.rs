@@ -11,7 +11,9 @@
 use anyrecord::format::ReadOptions;
 use anyrecord::open::open_files;
 use anyrecord::shard::RecordRange;
-use anyrecord::{Error, Reader, Result};
+use anyrecord::storage::file_set::FileSet;
+use anyrecord::storage::location::Location;
+use anyrecord::{Budget, Cx, Error, Limits, Reader, Result};
 use std::hint::black_box;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -28,8 +30,10 @@ fn main() -> Result<()> {
     let number =
         |text: &String| text.parse::<u64>().map_err(|_| Error::argument("WARM and COUNT are numbers"));
     let (warm, count) = (number(warm)?, number(count)?);
-    let files = vec![(PathBuf::from(path), RecordRange::default())];
-    let shards = open_files(files, None, ReadOptions::default(), &mut || Ok(()))?;
+    let files = vec![(Location::path(PathBuf::from(path)), RecordRange::default())];
+    let (limits, shared) = (Limits::default(), FileSet::new(&Limits::default()));
+    let budget = Budget::new(&limits, &shared);
+    let shards = open_files(files, None, ReadOptions::default(), &Cx::new(&budget))?;
     let reader = Reader::new(shards, CACHE_BYTES, Some(1))?;
     let mut sum = 0;
     for way in ways {
@@ -73,7 +77,7 @@ fn batches(reader: &Reader, indices: impl Iterator<Item = u64>) -> Result<u64> {
     let mut sum = 0;
     for batch in indices.chunks(BATCH) {
         let mut records: Vec<Vec<u8>> = Vec::new();
-        reader.read_batch(batch, &mut records)?;
+        reader.read_batch(batch, &mut records, &Cx::new(&reader.budget()))?;
         sum += records.iter().map(|record| weight(record)).sum::<u64>();
     }
     Ok(sum)

@@ -4,22 +4,23 @@
 //! except where only some of their records are wanted. Where both sides have the same format and nothing is to be
 //! done to the records, chunks are taken over as they are stored as far as the format and its options allow.
 
-use crate::error::{Kind, Result};
-use crate::format::{Carried, Format, ReadOptions, detect, scan_table};
-use crate::shard::{RecordRange, Source};
+use crate::cx::Cx;
+use crate::error::{Error, Kind, Result};
+use crate::format::{Carried, ReadOptions, detect, scan_table};
+use crate::index_file;
+use crate::shard::RecordRange;
 use crate::storage::Storage;
-use crate::storage::file::{Io, LocalFile};
-use crate::storage::handles::Handles;
+use crate::storage::file::Io;
+use crate::storage::location::Location;
 use crate::writer::Writer;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A file to read, or some of its records.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Input {
     /// The file.
-    pub path: PathBuf,
+    pub location: Location,
     /// Which of its records.
     pub range: RecordRange,
 }
@@ -47,9 +48,9 @@ impl Split {
     }
 }
 
-/// A local file that knows how much of it was read.
+/// A file that knows how much of it was read.
 struct Watched {
-    file: LocalFile,
+    file: Arc<dyn Storage>,
     reached: AtomicU64,
 }
 
@@ -62,8 +63,8 @@ impl Storage for Watched {
         self.file.len()
     }
 
-    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
-        self.file.read_at(at, out)?;
+    fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        self.file.read_at(at, out, cx)?;
         self.reached.fetch_max(at + out.len() as u64, Relaxed);
         Ok(())
     }
@@ -73,36 +74,27 @@ impl Storage for Watched {
     }
 }
 
-fn open(input: &Input) -> Result<Arc<Watched>> {
-    let file = LocalFile::open(&input.path, &Handles::new(1), Io::Plain, true)?;
+fn open(input: &Input, cx: &Cx<'_>) -> Result<Arc<Watched>> {
+    let file = input.location.open(Io::Plain, cx.budget.files())?.storage;
     Ok(Arc::new(Watched { file, reached: AtomicU64::new(0) }))
 }
 
-fn format_of(storage: &dyn Storage, named: Option<&str>) -> Result<&'static dyn Format> {
-    match named {
-        Some(name) => detect::by_name(name),
-        None => detect::detect(storage),
-    }
-}
-
 /// How many records the inputs have together.
-pub fn count(
-    inputs: &[Input],
-    format: Option<&str>,
-    options: &ReadOptions,
-    interrupted: &mut dyn FnMut() -> Result<()>,
-) -> Result<u64> {
+pub fn count(inputs: &[Input], format: Option<&str>, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
     let mut records = 0;
     for input in inputs {
-        interrupted()?;
-        records += match input.range {
+        cx.check()?;
+        let here = match input.range {
             RecordRange { start, stop: Some(stop) } => stop.saturating_sub(start),
             RecordRange { start, stop: None } => {
-                let file = open(input)?;
-                let counted = format_of(&*file, format).and_then(|format| format.count(&*file, options));
+                let file = open(input, cx)?;
+                let counted = detect::named_or_detected(format, &*file, options, cx)
+                    .and_then(|format| format.count(&*file, options, cx));
                 counted.map_err(|e| e.in_file(file.name()))?.saturating_sub(start)
             }
         };
+        let too_many = || Error::format("files have more than 2^64 records together");
+        records = u64::checked_add(records, here).ok_or_else(too_many)?;
     }
     Ok(records)
 }
@@ -122,12 +114,18 @@ pub struct Pour<'a> {
 /// Reads all records of `inputs` in order and writes them. Returns how many were read.
 ///
 /// Nothing is published, and after an error nothing can be.
-pub fn pour(inputs: &[Input], format: Option<&str>, options: &ReadOptions, pour: Pour<'_>) -> Result<u64> {
+pub fn pour(
+    inputs: &[Input],
+    format: Option<&str>,
+    options: &ReadOptions,
+    pour: Pour<'_>,
+    cx: &Cx<'_>,
+) -> Result<u64> {
     let mut state = State { pour, read: 0, first: 0, shard: 0, before: 0, mapped: Vec::new() };
     for input in inputs {
-        let file = open(input)?;
+        let file = open(input, cx)?;
         state.first = state.read;
-        pour_file(&file, input, format, options, &mut state).map_err(|e| e.in_file(file.name()))?;
+        pour_file(&file, input, format, options, &mut state, cx).map_err(|e| e.in_file(file.name()))?;
         state.before += file.len();
         (state.pour.progress)(state.before)?;
     }
@@ -146,22 +144,30 @@ fn pour_file(
     format: Option<&str>,
     options: &ReadOptions,
     state: &mut State<'_>,
+    cx: &Cx<'_>,
 ) -> Result<()> {
-    let format = format_of(&**file, format)?;
+    let format = detect::named_or_detected(format, &**file, options, cx)?;
     if input.range != RecordRange::default() {
-        let source = Source::open(file.clone(), Some(&input.path), Some(format.name()), options)?;
-        let range = input.range.within(source.table.records())?;
+        let indexed = match format.has_side_index() {
+            true => index_file::open(&input.location, &**file, format, options, cx)?,
+            false => None,
+        };
+        let table = match indexed {
+            Some(table) => table,
+            None => format.open(&**file, options, cx)?,
+        };
+        let range = input.range.within(table.records())?;
         state.first = state.read.wrapping_sub(range.start);
-        return scan_table(&*source.table, &**file, range, &mut |record| state.record(record, file));
+        return scan_table(&*table, &**file, range, cx, &mut |record| state.record(record, file));
     }
     let same = state.pour.map.is_none() && format.name() == state.pour.writer.format().name();
     if same {
         let write = state.pour.writer.write_options().clone();
-        if format.scan_chunks(&**file, options, &write, &mut |chunk| state.chunk(chunk, file))? {
+        if format.scan_chunks(&**file, options, &write, cx, &mut |chunk| state.chunk(chunk, file))? {
             return Ok(());
         }
     }
-    format.scan(&**file, options, &mut |record| state.record(record, file))
+    format.scan(&**file, options, cx, &mut |record| state.record(record, file))
 }
 
 struct State<'a> {

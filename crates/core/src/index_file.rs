@@ -3,67 +3,72 @@
 //! It is a cache. One that is missing, damaged, of another file or of an older one is done without, and
 //! [`build`] makes a new one.
 
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Format, ReadOptions, Table, detect};
-use crate::storage::Storage;
-use crate::storage::file::{Io, LocalFile};
-use crate::storage::handles::Handles;
+use crate::format::{Format, ReadOptions, Table, detect, side_index};
+use crate::storage::file::Io;
+use crate::storage::location::Location;
 use crate::storage::output::Output;
 use crate::storage::publish::Staged;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use crate::storage::{self, Storage};
+use std::path::PathBuf;
 
-/// Where the side index of a file lies.
-pub fn path_of(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".index");
-    path.with_file_name(name)
+/// Where the side index of a file lies. None where a file has no place beside it.
+fn beside(location: &Location) -> Option<Location> {
+    location.beside(|name| {
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(".index");
+        hidden
+    })
 }
 
 /// The bytes of the side index of a file of `data_bytes` bytes; none if there is nothing that could be one.
-fn read(path: &Path, data_bytes: u64) -> Option<Vec<u8>> {
+fn read(location: &Location, data_bytes: u64, cx: &Cx<'_>) -> Option<Vec<u8>> {
     // An entry takes less room than what it stands for, so a larger file is no index of this data.
     let most = data_bytes.saturating_add(1 << 10);
-    let path = path_of(path);
-    // Looked at before it is opened: opening a pipe would wait for somebody to write to it.
-    let size = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?.len();
-    if size > most {
+    let opened = beside(location)?.open(Io::Plain, cx.budget.files()).ok()?;
+    let storage = &*opened.storage;
+    let begin = storage::read_vec(storage, "side index", 0, storage.len().min(side_index::BEGIN), cx).ok()?;
+    if storage.len() > most || !side_index::begins(&begin) {
         return None;
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(size).ok()?);
-    std::fs::File::open(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    storage::read_vec(storage, "side index", 0, storage.len(), cx).ok()
 }
 
 /// The table of a file, from its side index if that fits the data.
 pub fn open(
-    path: &Path,
+    location: &Location,
     storage: &dyn Storage,
     format: &dyn Format,
     options: &ReadOptions,
+    cx: &Cx<'_>,
 ) -> Result<Option<Box<dyn Table>>> {
-    let Some(index) = read(path, storage.len()) else { return Ok(None) };
-    format.open_indexed(storage, &index, options)
+    let Some(index) = read(location, storage.len(), cx) else {
+        // What kept it from being read may have been the caller.
+        return cx.check().map(|()| None);
+    };
+    format.open_indexed(storage, &index, options, cx)
 }
 
 /// Makes the side index of a file, unless there is one that fits. Tells where it is; none where the format of the
 /// file has no use for one.
-pub fn build(path: &Path, format: Option<&str>, options: &ReadOptions) -> Result<Option<PathBuf>> {
-    let file = LocalFile::open(path, &Handles::new(1), Io::Plain, true)?;
+pub fn build(
+    location: &Location,
+    format: Option<&str>,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Result<Option<PathBuf>> {
+    let opened = location.open(Io::Plain, cx.budget.files())?;
+    let file = &*opened.storage;
     let build = || {
-        let format = match format {
-            Some(name) => detect::by_name(name)?,
-            None => detect::detect(&file)?,
-        };
-        if !format.has_side_index() {
-            return Ok(None);
-        }
-        let index = path_of(path);
-        if open(path, &file, format, options)?.is_some() {
+        let format = detect::named_or_detected(format, file, options, cx)?;
+        let index = beside(location).and_then(|index| index.as_path().map(PathBuf::from));
+        let Some(index) = index.filter(|_| format.has_side_index()) else { return Ok(None) };
+        if open(location, file, format, options, cx)?.is_some() {
             return Ok(Some(index));
         }
-        let Some(bytes) = format.open(&file, options)?.index_bytes() else { return Ok(None) };
+        let Some(bytes) = format.open(file, options, cx)?.index_bytes() else { return Ok(None) };
         // What is lost in a power cut can be built again.
         let mut staged = Staged::create(&index, true, false)?;
         staged.write_all(&bytes)?;

@@ -12,7 +12,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`error`] | one error: what, file, offset, record, expected, found |
-//! | [`limits`] | every cap on untrusted input |
+//! | [`limits`], [`budget`] | every cap on untrusted input; what one call may hold at once |
+//! | [`cx`] | what every call carries with it: its budget, and the way to stop it |
 //! | [`bytes`] | the only arithmetic on numbers read from a file |
 //! | [`storage`] | where bytes come from and go |
 //! | [`codec`], [`hash`] | compression and checksums |
@@ -30,10 +31,12 @@
 //! | [`prefetch`] | memory asked for before it is needed |
 //! | [`process`] | what a forked child must not inherit |
 
+pub mod budget;
 pub mod bytes;
 pub mod cache;
 pub mod codec;
 pub mod convert;
+pub mod cx;
 pub mod error;
 pub mod format;
 pub mod hash;
@@ -52,6 +55,8 @@ pub mod verify;
 pub mod view;
 pub mod writer;
 
+pub use budget::Budget;
+pub use cx::{Cx, Stop};
 pub use error::{Error, Kind, Result};
 pub use limits::Limits;
 pub use reader::Reader;

@@ -1,16 +1,19 @@
 //! Every cap on untrusted input, with its reason.
 //!
-//! Stored bytes need no cap: the file bounds them. What a file *claims* does: a few bytes can
-//! declare a chunk of any decompressed size. There is no cap on the compression ratio, because
-//! honest data (runs of zeros, masks) reaches 30,000 to 1.
+//! Stored bytes need no cap: the file bounds them. What a file *claims* does: a few bytes can declare a chunk of any
+//! decompressed size. There is no cap on the compression ratio, because honest data (runs of zeros, masks) reaches
+//! 30,000 to 1.
 
-/// Caps on what a file may make us allocate or hold open.
+/// Caps on what a file may make us allocate or hold open. [`Budget`](crate::budget::Budget) enforces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that one chunk may declare to decompress to. The output buffer has exactly the
-    /// declared size, so this is also the most memory that one chunk can take.
+    /// Bytes that one chunk may decompress to.
     pub decoded_chunk_bytes: u64,
-    /// Descriptors that one set of records keeps open; the least recently used are closed.
+    /// Decoded bytes that one call may hold at once, of all the chunks it works on.
+    pub decoded_bytes: u64,
+    /// Bytes that the temporary files of one data set may take: unpacked streams, and tables of chunks on disk.
+    pub spool_bytes: u64,
+    /// Descriptors that one data set keeps open, temporary files included; the least recently used are closed.
     pub open_files: usize,
 }
 
@@ -18,6 +21,10 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             decoded_chunk_bytes: 4 << 30,
+            // Room for the largest chunk together with the tables that belong to it.
+            decoded_bytes: 8 << 30,
+            // Larger than any one data set that is read through a temporary file with patience.
+            spool_bytes: 1 << 40,
             // A quarter of the usual soft limit of 1024, so that several data sets fit in one process.
             open_files: 256,
         }

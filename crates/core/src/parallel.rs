@@ -1,105 +1,218 @@
-//! The same work on many things, by several threads, of which the calling one listens for interrupts.
+//! The same work on many things, by several threads. The calling thread works too, and listens for interrupts.
 
+use crate::budget::Budget;
+use crate::cx::{Cx, Stop};
 use crate::error::{Error, Result};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 /// How often the calling thread listens while only the others have work.
 const LISTEN: Duration = Duration::from_millis(20);
 
-/// Something to call often; an error from it stops the work.
-pub type Step<'a> = &'a mut dyn FnMut() -> Result<()>;
+/// Stops the threads that work for a call, once the call has failed or was interrupted.
+#[derive(Default)]
+pub struct Cancelled(AtomicBool);
 
-/// Calls `act` with each item. The first error is returned, and stops all threads at their next step.
-///
-/// `step` is called from the calling thread alone.
-pub fn each_in_parallel<T: Sync>(
-    items: &[T],
-    threads: usize,
-    step: Step<'_>,
-    act: impl Fn(&T, Step<'_>) -> Result<()> + Sync,
-) -> Result<()> {
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let work = |step: Step<'_>| {
-        while !stop.load(Relaxed) {
-            let Some(item) = items.get(next.fetch_add(1, Relaxed)) else { break };
-            if let Err(error) = act(item, step) {
-                // Whoever comes second was only stopped by the first.
-                return if stop.swap(true, Relaxed) { Ok(()) } else { Err(error) };
-            }
+impl Cancelled {
+    /// Every other thread ends at its next check.
+    pub fn cancel(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    /// Whether the others should end.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Stop for Cancelled {
+    fn check(&self) -> Result<()> {
+        if self.is_cancelled() {
+            Err(Error::closed("stopped because another part of the call failed"))
+        } else {
+            Ok(())
         }
-        Ok(())
-    };
-    let stopped = || if stop.load(Relaxed) { Err(Error::closed("stopped")) } else { Ok(()) };
-    std::thread::scope(|scope| {
-        let others: Vec<_> =
-            (1..threads.min(items.len())).map(|_| scope.spawn(|| work(&mut || stopped()))).collect();
-        let mut result = work(step);
-        while others.iter().any(|other| !other.is_finished()) {
+    }
+}
+
+/// Threads that still work for a call, and who waits for them.
+pub struct Helpers {
+    running: AtomicUsize,
+    caller: std::thread::Thread,
+}
+
+impl Helpers {
+    /// So many threads will work for the calling one.
+    pub fn new(count: usize) -> Self {
+        Helpers { running: AtomicUsize::new(count), caller: std::thread::current() }
+    }
+
+    /// One of them is done, or could not be started.
+    pub fn done(&self) {
+        if self.running.fetch_sub(1, SeqCst) == 1 {
+            self.caller.unpark();
+        }
+    }
+
+    /// Waits until all are done. If the call is interrupted meanwhile, they are cancelled and still waited for: what
+    /// they work on belongs to the caller.
+    pub fn wait(&self, cancelled: &Cancelled, cx: &Cx<'_>) -> Result<()> {
+        let mut result = Ok(());
+        while self.running.load(SeqCst) > 0 {
             std::thread::park_timeout(LISTEN);
-            if result.is_ok()
-                && let Err(error) = step()
-                && !stop.swap(true, Relaxed)
-            {
-                result = Err(error);
+            if result.is_ok() {
+                result = cx.check();
             }
-        }
-        for other in others {
-            match other.join() {
-                Ok(found) => result = result.and(found),
-                Err(panic) => std::panic::resume_unwind(panic),
+            if result.is_err() {
+                cancelled.cancel();
             }
         }
         result
-    })
+    }
+}
+
+/// Calls `act` with each item, in at most `threads` threads, and returns the results in the order of the items.
+///
+/// An error stops all threads at their next check. Of several errors the one of the first item is returned. Where the
+/// system refuses to start threads, those that are there do all the work.
+pub fn for_each<T: Sync, R: Send>(
+    items: &[T],
+    threads: usize,
+    cx: &Cx<'_>,
+    act: impl Fn(&T, &Cx<'_>) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (next, cancelled) = (AtomicUsize::new(0), Cancelled::default());
+    let work = |cx: &Cx<'_>| {
+        let mut found = Vec::new();
+        while !cancelled.is_cancelled() {
+            let index = next.fetch_add(1, Relaxed);
+            let Some(item) = items.get(index) else { break };
+            let result = cx.check().and_then(|()| act(item, cx));
+            if result.is_err() {
+                cancelled.cancel();
+            }
+            found.push((index, result));
+        }
+        found
+    };
+    let budget: &Budget<'_> = cx.budget;
+    let others = threads.min(items.len()).saturating_sub(1);
+    let helpers = Helpers::new(others);
+    let (mut found, waited) = std::thread::scope(|scope| {
+        let help = || {
+            let found = work(&Cx { budget, stop: &cancelled });
+            helpers.done();
+            found
+        };
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, help).ok();
+        let started: Vec<_> = (0..others).map_while(start).collect();
+        // One that the system does not let us start does not help.
+        (started.len()..others).for_each(|_| helpers.done());
+        // The calling thread also ends when another one has failed.
+        let own = || cancelled.check().and_then(|()| cx.check());
+        let mut found = work(&Cx { budget, stop: &own });
+        let waited = helpers.wait(&cancelled, cx);
+        for helper in started {
+            match helper.join() {
+                Ok(others) => found.extend(others),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        (found, waited)
+    });
+    found.sort_unstable_by_key(|(index, _)| *index);
+    // Whoever was only stopped by another one's error says nothing of its own.
+    let was_stopped = |error: &Error| error.what() == "stopped because another part of the call failed";
+    let mut results = Vec::with_capacity(items.len());
+    let mut stopped = None;
+    for (_, result) in found {
+        match result {
+            Ok(result) => results.push(result),
+            Err(error) if was_stopped(&error) => stopped = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    waited?;
+    match stopped {
+        Some(error) => Err(error),
+        None if results.len() == items.len() => Ok(results),
+        None => Err(Error::closed("stopped before all was done")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::storage::file_set::FileSet;
+    use std::cell::Cell;
 
-    #[test]
-    fn every_item_is_seen_once_by_any_number_of_threads() {
-        for threads in [0, 1, 3, 50] {
-            let seen: Vec<_> = (0..20).map(|_| AtomicUsize::new(0)).collect();
-            let act = |item: &AtomicUsize, step: Step<'_>| {
-                item.fetch_add(1, Relaxed);
-                step()
-            };
-            each_in_parallel(&seen, threads, &mut || Ok(()), act).unwrap();
-            assert!(seen.iter().all(|n| n.load(Relaxed) == 1));
-        }
+    fn with_budget<T>(act: impl FnOnce(&Budget<'_>) -> T) -> T {
+        let limits = Limits::default();
+        act(&Budget::new(&limits, &FileSet::new(&limits)))
     }
 
     #[test]
-    fn the_first_error_stops_the_others_and_is_the_one_returned() {
-        let items: Vec<u64> = (0..4).collect();
-        let act = |item: &u64, step: Step<'_>| match item {
-            3 => Err(Error::format("third")),
-            // Only being stopped ends it, where another thread can do that.
-            _ => loop {
-                if std::thread::current().name().is_some() {
-                    return Ok(());
-                }
-                step()?;
-                std::thread::yield_now();
-            },
-        };
-        let error = each_in_parallel(&items, 4, &mut || Ok(()), act).unwrap_err();
-        assert_eq!(error.what(), "third");
+    fn every_item_is_seen_once_and_results_are_in_order() {
+        with_budget(|budget| {
+            for threads in [0, 1, 3, 50] {
+                let items: Vec<usize> = (0..20).collect();
+                let found = for_each(&items, threads, &Cx::new(budget), |item, _| Ok(item * 2)).unwrap();
+                assert_eq!(found, (0..20).map(|item| item * 2).collect::<Vec<_>>());
+            }
+        });
+    }
+
+    #[test]
+    fn an_error_stops_the_others_and_is_the_one_returned() {
+        with_budget(|budget| {
+            let items: Vec<u64> = (0..4).collect();
+            // Only being stopped ends the others.
+            let act = |item: &u64, cx: &Cx<'_>| match item {
+                3 => Err::<(), _>(Error::format("third")),
+                _ => loop {
+                    cx.check()?;
+                    std::thread::yield_now();
+                },
+            };
+            let error = for_each(&items, 4, &Cx::new(budget), act).unwrap_err();
+            assert_eq!(error.what(), "third");
+        });
+    }
+
+    #[test]
+    fn of_several_errors_the_first_in_order_is_returned() {
+        with_budget(|budget| {
+            let items: Vec<u64> = (0..100).collect();
+            let barrier = std::sync::Barrier::new(4);
+            let act = |item: &u64, _: &Cx<'_>| {
+                barrier.wait();
+                Err::<(), _>(Error::format(item.to_string()))
+            };
+            assert_eq!(for_each(&items, 4, &Cx::new(budget), act).unwrap_err().what(), "0");
+        });
     }
 
     #[test]
     fn an_interrupt_is_heard_while_only_the_others_work() {
-        let items = [0, 1];
-        let act = |_: &i32, step: Step<'_>| {
-            // The calling thread returns at its first error; the other one goes on until it is stopped.
-            loop {
-                step()?;
-                std::thread::yield_now();
-            }
-        };
-        let error = each_in_parallel(&items, 2, &mut || Err(Error::closed("interrupt")), act).unwrap_err();
-        assert_eq!(error.what(), "interrupt");
+        with_budget(|budget| {
+            let caller = std::thread::current().id();
+            let asked = Cell::new(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                if asked.get() > 5 { Err(Error::closed("interrupt")) } else { Ok(()) }
+            };
+            let act = |_: &i32, cx: &Cx<'_>| {
+                // The calling thread has nothing to do; the other one goes on until it is stopped.
+                while std::thread::current().id() != caller {
+                    cx.check()?;
+                    std::thread::yield_now();
+                }
+                Ok(())
+            };
+            let items = [0; 50];
+            let error = for_each(&items, 2, &Cx { budget, stop: &stop }, act).unwrap_err();
+            assert_eq!(error.what(), "interrupt");
+        });
     }
 }

@@ -10,13 +10,17 @@ mod warmth;
 pub use batch::Deliver;
 pub use export::Export;
 
+use crate::budget::Budget;
 use crate::bytes;
 use crate::cache::Cache;
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Chunk, Decoded, Way};
+use crate::limits::Limits;
 use crate::pool;
 use crate::shard::{Shard, Source};
 use crate::storage::Borrowed;
+use crate::storage::file_set::FileSet;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,6 +39,9 @@ pub struct Reader {
     cache: Cache<(usize, u64), Decoded>,
     /// How many threads may decode a batch; none: as many as there are cores for us.
     threads: Option<usize>,
+    /// What one call may hold, and what its files share.
+    limits: Limits,
+    files: Arc<FileSet>,
     warmth: Warmth,
     closed: AtomicBool,
 }
@@ -62,18 +69,16 @@ impl Plan<'_> {
     pub fn size(&self) -> Result<Option<usize>> {
         match &self.place {
             Place::Kept(row) => Ok(Some(row.as_ref().len())),
-            Place::Stored(Way::Direct(range)) => {
-                bytes::in_memory("record", range.end - range.start).map(Some)
-            }
-            Place::Stored(Way::Alone(_, size)) => Ok(Some(*size)),
-            Place::Stored(Way::Among(..)) => Ok(None),
+            Place::Stored(Way::Plain(range)) => bytes::in_memory("record", range.end - range.start).map(Some),
+            Place::Stored(Way::Alone { size, .. }) => Ok(Some(*size)),
+            Place::Stored(Way::Shared(..)) => Ok(None),
         }
     }
 
     /// The chunk that has to be read.
     fn chunk(&self) -> Option<&Chunk> {
         match &self.place {
-            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk),
+            Place::Stored(Way::Shared(chunk, _)) => Some(chunk),
             _ => None,
         }
     }
@@ -81,8 +86,8 @@ impl Plan<'_> {
     /// The bytes of the file that have to be read.
     fn stored(&self) -> Option<Range<u64>> {
         match &self.place {
-            Place::Stored(Way::Direct(range)) => Some(range.clone()),
-            Place::Stored(Way::Alone(chunk, _) | Way::Among(chunk, _)) => Some(chunk.stored.clone()),
+            Place::Stored(Way::Plain(range) | Way::Alone { stored: range, .. }) => Some(range.clone()),
+            Place::Stored(Way::Shared(chunk, _)) => Some(chunk.stored.clone()),
             Place::Kept(_) => None,
         }
     }
@@ -91,15 +96,17 @@ impl Plan<'_> {
     /// for them.
     #[inline]
     pub fn prefetch(&self) {
-        if let Some(range) = self.stored() {
-            self.source.storage.prefetch(range);
+        if let Some(range) = self.stored()
+            && let Some(mapped) = self.source.storage().mapped()
+        {
+            mapped.prefetch(range);
         }
     }
 
     /// Adds the file and the record to an error. Damage in a file that was cut meanwhile is the cut.
     #[cold]
     fn locate(&self, error: Error) -> Error {
-        let storage = &self.source.storage;
+        let storage = self.source.storage();
         let error = match error.kind() {
             Kind::External(_) => return error,
             Kind::Checksum | Kind::Format => match (storage.unchanged(), error.offset()) {
@@ -137,14 +144,24 @@ impl Reader {
             ends.push(end);
         }
         shards.iter().for_each(|shard| shard.retain());
+        let limits = shards.first().map_or_else(Limits::default, |shard| shard.options().limits);
+        let files = shards.first().map_or_else(|| FileSet::new(&limits), |shard| shard.files().clone());
         Ok(Reader {
             shards,
             ends,
             cache: Cache::new(cache_bytes),
             threads,
+            limits,
+            files,
             warmth: Warmth::default(),
             closed: AtomicBool::new(false),
         })
+    }
+
+    /// The budget of one call.
+    #[inline]
+    pub fn budget(&self) -> Budget<'_> {
+        Budget::new(&self.limits, &self.files)
     }
 
     /// How many records there are.
@@ -208,10 +225,10 @@ impl Reader {
     }
 
     /// Finds the way to a record. No I/O, unless its file is not open yet or keeps its table on disk.
-    pub fn plan(&self, index: u64) -> Result<Plan<'_>> {
+    pub fn plan(&self, index: u64, cx: &Cx<'_>) -> Result<Plan<'_>> {
         self.check_open()?;
         let (shard, record) = self.locate(index)?;
-        self.plan_in(self.shards[shard].source()?, index, shard, record)
+        self.plan_in(self.shards[shard].source(cx)?, index, shard, record)
     }
 
     /// [`plan`](Self::plan) without I/O: none where the file is not open yet.
@@ -228,20 +245,20 @@ impl Reader {
     #[inline]
     fn plan_in<'a>(&'a self, source: &'a Source, index: u64, shard: usize, record: u64) -> Result<Plan<'a>> {
         let place = self.place_of(source, shard, record);
-        let place = place.map_err(|e| e.in_file(source.storage.name()).for_record(index))?;
+        let place = place.map_err(|e| e.in_file(source.storage().name()).for_record(index))?;
         Ok(Plan { index, shard, record, source, place })
     }
 
     #[inline]
     fn place_of(&self, source: &Source, shard: usize, record: u64) -> Result<Place> {
         // A shorter way to it may be known, but none is as short as its chunk that is unpacked already.
-        if let Some((chunk, row)) = source.table.shared(record)
+        if let Some((chunk, row)) = source.table.shared_chunk(record)
             && let Some(row) = self.kept(shard, chunk, row)
         {
             return Ok(Place::Kept(row));
         }
         let way = source.table.way(record)?;
-        if let Way::Among(chunk, row) = &way
+        if let Way::Shared(chunk, row) = &way
             && let Some(row) = self.kept(shard, chunk.index, *row)
         {
             return Ok(Place::Kept(row));
@@ -253,8 +270,8 @@ impl Reader {
     pub fn group_of(&self, index: u64) -> Option<u64> {
         match self.plan_if_open(index).ok()??.place {
             Place::Kept(row) => Some(row.chunk.rows() as u64),
-            Place::Stored(Way::Among(chunk, _)) => Some(chunk.records),
-            Place::Stored(Way::Direct(_) | Way::Alone(..)) => None,
+            Place::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
+            Place::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
         }
     }
 
@@ -265,10 +282,10 @@ impl Reader {
     }
 
     /// The size of a record, where it is known before reading.
-    pub fn size(&self, index: u64) -> Result<Option<u64>> {
+    pub fn size(&self, index: u64, cx: &Cx<'_>) -> Result<Option<u64>> {
         self.check_open()?;
         let (shard, record) = self.locate(index)?;
-        self.shards[shard].source()?.table.size(record)
+        self.shards[shard].source(cx)?.table.size(record)
     }
 
     /// Whether reads have been hot lately.
@@ -279,30 +296,34 @@ impl Reader {
     /// Whether reading a record is likely to be over sooner than another thread could use the time.
     #[inline]
     pub fn is_quick(&self, plan: &Plan<'_>) -> bool {
-        let storage = &plan.source.storage;
-        self.warmth.is_warm() && storage.is_mapped() || storage.is_memory()
+        match plan.source.storage().mapped() {
+            Some(mapped) => self.warmth.is_warm() || mapped.is_memory(),
+            None => false,
+        }
     }
 
     /// Reads a record of known size into its place.
     #[inline]
-    pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8]) -> Result<()> {
-        let is_called = !self.warmth.is_warm() && plan.source.storage.has_descriptor();
+    pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        let is_called = !self.warmth.is_warm()
+            && plan.source.storage().mapped().is_some_and(|mapped| mapped.has_descriptor());
         let by = if is_called { By::Call } else { By::Map };
-        self.warmth.learn(1, out.len(), || fill(plan, out, by)).map_err(|e| plan.locate(e))
+        self.warmth.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.locate(e))
     }
 
     /// Reads a record whose size is not known before: its chunk is unpacked and kept for its neighbours.
-    pub fn read_row(&self, plan: &Plan<'_>) -> Result<Row> {
+    pub fn read_row(&self, plan: &Plan<'_>, cx: &Cx<'_>) -> Result<Row> {
         match &plan.place {
-            Place::Stored(Way::Among(chunk, row)) => {
-                let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored);
-                let decoded = with_stored(plan.source, chunk, By::Map, decode).map_err(|e| plan.locate(e))?;
+            Place::Stored(Way::Shared(chunk, row)) => {
+                let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);
+                let decoded = with_stored(plan.source, &chunk.stored, By::Map, cx, decode)
+                    .map_err(|e| plan.locate(e))?;
                 row_of(plan, chunk, self.keep(plan, chunk, decoded), *row)
             }
             Place::Kept(row) => Ok(row.clone()),
             Place::Stored(_) => {
                 let mut out = bytes::zeroed("record", plan.size()?.unwrap_or(0) as u64)?;
-                self.read_into(plan, &mut out)?;
+                self.read_into(plan, &mut out, cx)?;
                 let ends = vec![out.len()];
                 Ok(Row { chunk: Arc::new(Decoded::new(out, ends)?), row: 0 })
             }
@@ -318,14 +339,16 @@ impl Reader {
 
     /// Reads one record into a new vector.
     pub fn read(&self, index: u64) -> Result<Vec<u8>> {
-        let plan = self.plan(index)?;
+        let budget = self.budget();
+        let cx = Cx::new(&budget);
+        let plan = self.plan(index, &cx)?;
         match plan.size()? {
             Some(size) => {
                 let mut out = bytes::zeroed("record", size as u64)?;
-                self.read_into(&plan, &mut out)?;
+                self.read_into(&plan, &mut out, &cx)?;
                 Ok(out)
             }
-            None => Ok(self.read_row(&plan)?.as_ref().to_vec()),
+            None => Ok(self.read_row(&plan, &cx)?.as_ref().to_vec()),
         }
     }
 }
@@ -366,50 +389,56 @@ enum By {
 
 /// Puts a record of known size into its place.
 #[inline]
-fn fill(plan: &Plan<'_>, out: &mut [u8], by: By) -> Result<()> {
+fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
     let source = plan.source;
     match &plan.place {
-        Place::Stored(Way::Direct(range)) => {
+        Place::Stored(Way::Plain(range)) => {
             match borrow(source, range.start, out.len(), by)? {
-                Some(borrowed) => borrowed.with(|bytes| {
+                Some(borrowed) => borrowed.with(source.is_verified, |bytes| {
                     out.copy_from_slice(bytes);
                     Ok(())
                 })?,
-                None => source.storage.read_at(range.start, out)?,
+                None => source.storage().read_at(range.start, out, cx)?,
             }
             source.table.check(plan.record, out)
         }
-        Place::Stored(Way::Alone(chunk, _)) => {
-            with_stored(source, chunk, by, |stored| source.table.decode_into(chunk, stored, out))
-        }
+        Place::Stored(Way::Alone { stored: range, .. }) => with_stored(source, range, by, cx, |stored| {
+            source.table.decode_into(plan.record, range.start, stored, out, cx)
+        }),
         Place::Kept(row) if row.as_ref().len() == out.len() => {
             out.copy_from_slice(row.as_ref());
             Ok(())
         }
         Place::Kept(_) => Err(Error::argument("the record has another size than its place")),
-        Place::Stored(Way::Among(..)) => {
+        Place::Stored(Way::Shared(..)) => {
             Err(Error::argument("the size of this record is not known before it is read"))
         }
     }
 }
 
-/// Calls `act` with the stored bytes of a chunk: in place where they are in memory, else read into scratch space.
-fn with_stored<T>(source: &Source, chunk: &Chunk, by: By, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+/// Calls `act` with stored bytes: in place where they are in memory, else read into scratch space.
+fn with_stored<T>(
+    source: &Source,
+    range: &Range<u64>,
+    by: By,
+    cx: &Cx<'_>,
+    act: impl FnOnce(&[u8]) -> Result<T>,
+) -> Result<T> {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    let length = chunk.stored.end.saturating_sub(chunk.stored.start);
-    if let Some(borrowed) = borrow(source, chunk.stored.start, bytes::in_memory("chunk", length)?, by)? {
-        return borrowed.with(act);
+    let length = range.end.saturating_sub(range.start);
+    if let Some(borrowed) = borrow(source, range.start, bytes::in_memory("chunk", length)?, by)? {
+        return borrowed.with(source.is_verified, act);
     }
-    let length = stored_length(source, chunk)?;
+    let length = stored_length(source, range)?;
     // Taken, not borrowed: a storage in Python may read records itself while it is being read from.
     let mut scratch = SCRATCH.take();
     if scratch.len() < length {
         scratch = bytes::zeroed("chunk", length as u64)?;
     }
     let stored = &mut scratch[..length];
-    let result = source.storage.read_at(chunk.stored.start, stored).and_then(|()| act(stored));
+    let result = source.storage().read_at(range.start, stored, cx).and_then(|()| act(stored));
     if scratch.capacity() <= SCRATCH_KEPT {
         SCRATCH.set(scratch);
     }
@@ -422,13 +451,13 @@ fn borrow(source: &Source, at: u64, length: usize, by: By) -> Result<Option<Borr
     if by == By::Call {
         return Ok(None);
     }
-    source.storage.borrow(at, length)
+    source.storage().mapped().map_or(Ok(None), |mapped| mapped.borrow(at, length))
 }
 
 /// How many bytes a chunk takes in the file, which has them.
 #[inline]
-fn stored_length(source: &Source, chunk: &Chunk) -> Result<usize> {
-    let length = chunk.stored.end.saturating_sub(chunk.stored.start);
-    let range = bytes::range("chunk", chunk.stored.start, length, source.storage.len())?;
+fn stored_length(source: &Source, range: &Range<u64>) -> Result<usize> {
+    let length = range.end.saturating_sub(range.start);
+    let range = bytes::range("chunk", range.start, length, source.storage().len())?;
     bytes::in_memory("chunk", range.end - range.start)
 }

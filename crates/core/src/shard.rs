@@ -1,14 +1,16 @@
 //! One file of a data set, or a range of its records. Opened when it is needed, the same file for ever after.
 
+use crate::budget::Budget;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Table, detect};
 use crate::index_file;
 use crate::storage::Storage;
-use crate::storage::file::LocalFile;
-use crate::storage::handles::Handles;
+use crate::storage::file_set::FileSet;
+use crate::storage::location::{Location, Opened};
 use once_cell::race::OnceBox;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicUsize,
@@ -17,70 +19,64 @@ use std::sync::atomic::{
 
 /// An open file: its bytes, its format and its table.
 pub struct Source {
-    /// The bytes.
-    pub storage: Arc<dyn Storage>,
+    opened: Opened,
     /// The format.
     pub format: &'static dyn Format,
     /// Where the chunks are.
     pub table: Box<dyn Table>,
     /// Whether chunks have to be decompressed, as far as the table knows.
     pub is_packed: bool,
+    /// Whether what is read is verified by checksums.
+    pub is_verified: bool,
 }
 
 impl Source {
-    /// Detects the format, unless it is given, and reads the table.
+    /// Opens a location, detects the format unless it is given, and reads the table.
     ///
-    /// `path`: where a side index may lie beside the data; it is used if it fits.
+    /// A side index that lies beside the data is used if it fits.
     pub fn open(
-        storage: Arc<dyn Storage>,
-        path: Option<&Path>,
+        location: &Location,
         format: Option<&str>,
         options: &ReadOptions,
+        cx: &Cx<'_>,
     ) -> Result<Self> {
+        let opened = location.open(options.io, cx.budget.files())?;
+        let storage = &*opened.storage;
         let open = || {
-            let format = match format {
-                Some(name) => detect::by_name(name)?,
-                None => detect::detect(&*storage)?,
-            };
-            let indexed = path.filter(|_| format.has_side_index());
-            if let Some(path) = indexed
-                && let Some(table) = index_file::open(path, &*storage, format, options)?
+            let format = detect::named_or_detected(format, storage, options, cx)?;
+            if format.has_side_index()
+                && let Some(table) = index_file::open(location, storage, format, options, cx)?
             {
                 return Ok((format, table));
             }
-            Ok((format, format.open(&*storage, options)?))
+            Ok((format, format.open(storage, options, cx)?))
         };
         let (format, table) = open().map_err(|e: Error| e.in_file(storage.name()))?;
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
-        Ok(Source { storage, format, table, is_packed })
+        Ok(Source { opened, format, table, is_packed, is_verified: options.checksums })
     }
-}
 
-/// Where a shard's bytes come from.
-#[derive(Clone)]
-enum Origin {
-    /// A local path, opened when needed.
-    Path {
-        /// As it was given: what errors and listings show.
-        path: PathBuf,
-        /// What it meant then, whatever the working directory is by now.
-        absolute: PathBuf,
-        handles: Arc<Handles>,
-    },
-    /// Something that was handed over open and cannot be opened again.
-    Handed(Arc<dyn Storage>),
-}
+    /// The bytes.
+    #[inline]
+    pub fn storage(&self) -> &dyn Storage {
+        &*self.opened.storage
+    }
 
-impl Origin {
-    fn path(path: PathBuf, handles: Arc<Handles>) -> Self {
-        let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        Origin::Path { path, absolute, handles }
+    /// What whoever opened it should know about the way it is read: `"read ..."`.
+    pub fn warning(&self) -> Option<&'static str> {
+        self.opened.warning
+    }
+
+    /// Gives descriptor and memory map back.
+    pub fn release(&self) {
+        self.opened.release();
     }
 }
 
 /// A range of the records of one file.
 pub struct Shard {
-    origin: Origin,
+    location: Location,
+    files: Arc<FileSet>,
     format: Option<String>,
     options: ReadOptions,
     first: u64,
@@ -114,52 +110,19 @@ impl RecordRange {
 }
 
 impl Shard {
-    /// Opens a local file now.
+    /// Opens a file now.
     pub fn open(
-        path: PathBuf,
+        location: Location,
         range: RecordRange,
         format: Option<&str>,
         options: ReadOptions,
-        handles: Arc<Handles>,
+        cx: &Cx<'_>,
     ) -> Result<Self> {
-        Self::opened(Origin::path(path, handles), range, format, options)
-    }
-
-    /// Takes a storage that is already open.
-    pub fn over(
-        storage: Arc<dyn Storage>,
-        range: RecordRange,
-        format: Option<&str>,
-        options: ReadOptions,
-    ) -> Result<Self> {
-        Self::opened(Origin::Handed(storage), range, format, options)
-    }
-
-    /// A local file whose format and number of records are known: opened at the first read.
-    pub fn later(
-        path: PathBuf,
-        first: u64,
-        records: u64,
-        format: &str,
-        options: ReadOptions,
-        handles: Arc<Handles>,
-    ) -> Self {
-        let origin = Origin::path(path, handles);
-        let format = Some(format.to_owned());
-        let (opened, users) = (OnceBox::new(), AtomicUsize::new(0));
-        Shard { origin, format, options, first, records, opened, users }
-    }
-
-    fn opened(
-        origin: Origin,
-        range: RecordRange,
-        format: Option<&str>,
-        options: ReadOptions,
-    ) -> Result<Self> {
-        let source = open_origin(&origin, format, &options)?;
-        let range = range.within(source.table.records()).map_err(|e| e.in_file(source.storage.name()))?;
+        let source = Source::open(&location, format, &options, cx)?;
+        let range = range.within(source.table.records()).map_err(|e| e.in_file(source.storage().name()))?;
         Ok(Shard {
-            origin,
+            location,
+            files: cx.budget.files().clone(),
             format: Some(source.format.name().to_owned()),
             options,
             first: range.start,
@@ -167,6 +130,30 @@ impl Shard {
             opened: OnceBox::with_value(Box::new(source)),
             users: AtomicUsize::new(0),
         })
+    }
+
+    /// A file whose format and number of records are known: opened at the first read.
+    pub fn later(
+        location: Location,
+        first: u64,
+        records: u64,
+        format: &str,
+        options: ReadOptions,
+        files: Arc<FileSet>,
+    ) -> Self {
+        let format = Some(format.to_owned());
+        let (opened, users) = (OnceBox::new(), AtomicUsize::new(0));
+        Shard { location, files, format, options, first, records, opened, users }
+    }
+
+    /// How it is read.
+    pub fn options(&self) -> &ReadOptions {
+        &self.options
+    }
+
+    /// What it shares with the other files of its data set.
+    pub fn files(&self) -> &Arc<FileSet> {
+        &self.files
     }
 
     /// How many records belong to it.
@@ -184,28 +171,19 @@ impl Shard {
         self.format.as_deref().unwrap_or_default()
     }
 
-    /// The path, if it is a local file.
+    /// The path as it was given, if it is a local file.
     pub fn path(&self) -> Option<&Path> {
-        match &self.origin {
-            Origin::Path { path, .. } => Some(path),
-            Origin::Handed(_) => None,
-        }
+        self.location.as_path()
     }
 
     /// The path from the root, if it is a local file.
     pub fn absolute(&self) -> Option<&Path> {
-        match &self.origin {
-            Origin::Path { absolute, .. } => Some(absolute),
-            Origin::Handed(_) => None,
-        }
+        self.location.absolute()
     }
 
     /// What errors and listings call it.
     pub fn name(&self) -> String {
-        match &self.origin {
-            Origin::Path { path, .. } => path.to_string_lossy().into_owned(),
-            Origin::Handed(storage) => storage.name().to_owned(),
-        }
+        self.location.name()
     }
 
     /// The file, if it is open already.
@@ -215,15 +193,18 @@ impl Shard {
     }
 
     /// The open file.
-    pub fn source(&self) -> Result<&Source> {
+    pub fn source(&self, cx: &Cx<'_>) -> Result<&Source> {
         if let Some(source) = self.opened.get() {
             return Ok(source);
         }
-        let source = open_origin(&self.origin, self.format.as_deref(), &self.options)?;
+        // Its descriptor and its temporary bytes count for its own data set, whichever call opens it.
+        let budget = Budget::new(&self.options.limits, &self.files);
+        let cx = Cx { budget: &budget, stop: cx.stop };
+        let source = Source::open(&self.location, self.format.as_deref(), &self.options, &cx)?;
         let total = source.table.records();
         if total < self.first + self.records {
             return Err(Error::format("file changed: it has fewer records than it had")
-                .in_file(source.storage.name())
+                .in_file(source.storage().name())
                 .expected(format_args!("at least {}", self.first + self.records))
                 .found(total));
         }
@@ -248,19 +229,7 @@ impl Shard {
         if self.users.fetch_sub(1, AcqRel) == 1
             && let Some(source) = self.opened.get()
         {
-            source.storage.release();
+            source.release();
         }
     }
-}
-
-fn open_origin(origin: &Origin, format: Option<&str>, options: &ReadOptions) -> Result<Source> {
-    let (storage, path): (Arc<dyn Storage>, _) = match origin {
-        Origin::Path { path, absolute, handles } => {
-            let name = path.to_string_lossy().into_owned();
-            let file = LocalFile::open_as(name, absolute, handles, options.io, options.checksums)?;
-            (Arc::new(file), Some(&**absolute))
-        }
-        Origin::Handed(storage) => (storage.clone(), None),
-    };
-    Source::open(storage, path, format, options)
 }

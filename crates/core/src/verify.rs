@@ -1,5 +1,6 @@
 //! Every byte of a file accounted for.
 
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Span, detect};
 use crate::storage::Storage;
@@ -52,16 +53,14 @@ pub fn verify(
     storage: &dyn Storage,
     format: Option<&str>,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Report> {
-    let chosen = match format {
-        Some(name) => detect::by_name(name),
-        None => detect::detect(storage),
-    };
+    let chosen = detect::named_or_detected(format, storage, options, cx);
     let format: &dyn Format = chosen.map_err(|e| e.in_file(storage.name()))?;
     let mut report = Report { format: format.name(), file_bytes: storage.len(), ..Report::default() };
     let mut reached = 0;
-    let walked = format.walk(storage, options, &mut |span| {
+    let walked = format.walk(storage, options, cx, &mut |span| {
         let range = span.range().clone();
         if range.start != reached || range.end < range.start {
             let error = Error::format("bytes that no part of the file accounts for").at(reached);

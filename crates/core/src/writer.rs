@@ -7,10 +7,11 @@ pub mod file;
 pub mod pool;
 pub mod tally;
 
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
 use crate::format::{Carried, Format, ReadOptions};
-use crate::parallel::each_in_parallel;
+use crate::parallel;
 use crate::process;
 use crate::storage::output::Output;
 use crate::storage::publish::Sealed;
@@ -327,19 +328,19 @@ impl SealedSet {
 
     /// Reads all files and compares their records with what was written, as far as that was added up.
     ///
-    /// `step` is called from the calling thread now and then; an error from it stops everything.
     pub fn check(
         &self,
         format: &dyn Format,
         options: &ReadOptions,
         threads: usize,
-        step: &mut dyn FnMut() -> Result<()>,
+        cx: &Cx<'_>,
     ) -> Result<()> {
-        each_in_parallel(&self.0, threads, step, |(sealed, sum), step| match sum {
-            Some(sum) => tally::check(sealed.temp_path(), format, options, *sum, step)
+        let check = |(sealed, sum): &(Sealed, Option<Sum>), cx: &Cx<'_>| match sum {
+            Some(sum) => tally::check(sealed.temp_path(), format, options, *sum, cx)
                 .map_err(|e| e.in_file(&sealed.path().to_string_lossy())),
             None => Ok(()),
-        })
+        };
+        parallel::for_each(&self.0, threads, cx, check).map(drop)
     }
 
     /// Makes the one file appear under the name that it was created with.

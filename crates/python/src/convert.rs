@@ -2,10 +2,12 @@
 //! decided in Python.
 
 use crate::errors::{Failure, external};
-use crate::opening::Opening;
+use crate::opening::{Opening, with_cx};
 use crate::writer::{Writer, with_bytes};
+use anyrecord::Cx;
 use anyrecord::convert::{Input, Pour, Split};
 use anyrecord::shard::RecordRange;
+use anyrecord::storage::location::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -63,7 +65,12 @@ impl<'a> Listener<'a> {
 
 fn inputs(files: Vec<(PathBuf, u64, Option<u64>)>) -> Vec<Input> {
     let files = files.into_iter();
-    files.map(|(path, start, stop)| Input { path, range: RecordRange { start, stop } }).collect()
+    files
+        .map(|(path, start, stop)| Input {
+            location: Location::path(path),
+            range: RecordRange { start, stop },
+        })
+        .collect()
 }
 
 /// Writes all records of the files, `(path, first record, record behind the last or None)` each; returns how many
@@ -107,7 +114,8 @@ pub fn pour(
             map: if map.is_some() { Some(&mut apply) } else { None },
             progress: &mut |done| listener.step(done),
         };
-        anyrecord::convert::pour(&inputs, options.format.as_deref(), &options.options(), pour)
+        let (format, reading) = (options.format.as_deref(), options.options());
+        with_cx(&reading.limits, |cx| anyrecord::convert::pour(&inputs, format, &reading, pour, cx))
     })?;
     Ok(poured.map_err(Failure)?)
 }
@@ -120,19 +128,19 @@ pub fn count_records(
     options: Opening,
 ) -> PyResult<u64> {
     let inputs = inputs(files);
-    let mut interrupted = || Python::attach(|py| py.check_signals()).map_err(external);
-    let counted = py.detach(|| {
-        let format = options.format.as_deref();
-        anyrecord::convert::count(&inputs, format, &options.options(), &mut interrupted)
-    });
+    let (format, reading) = (options.format.as_deref(), options.options());
+    let count = |cx: &Cx<'_>| anyrecord::convert::count(&inputs, format, &reading, cx);
+    let counted = py.detach(|| with_cx(&reading.limits, count));
     Ok(counted.map_err(Failure)?)
 }
 
 /// Makes the side index of a file unless there is one that fits; tells where it is, if the format has such a thing.
 #[pyfunction]
 pub fn build_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Option<PathBuf>> {
-    let build = || anyrecord::index_file::build(&path, options.format.as_deref(), &options.options());
-    let built = py.detach(build).map_err(Failure)?;
+    let (format, reading) = (options.format.as_deref(), options.options());
+    let location = Location::path(path);
+    let build = |cx: &Cx<'_>| anyrecord::index_file::build(&location, format, &reading, cx);
+    let built = py.detach(|| with_cx(&reading.limits, build)).map_err(Failure)?;
     py.check_signals()?;
     Ok(built)
 }

@@ -5,6 +5,7 @@
 
 use crate::errors::external;
 use crate::owned::Owned;
+use anyrecord::Cx;
 use anyrecord::error::{Error, Result};
 use anyrecord::storage::Storage;
 use anyrecord::storage::output::Output;
@@ -76,7 +77,7 @@ impl Storage for FileLike {
         self.size
     }
 
-    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
         if std::process::id() != self.process {
             return Err(Error::closed("a file object's position is shared with the process that opened it")
                 .in_file(&self.name)

@@ -2,10 +2,11 @@
 
 use crate::errors::{Failure, external};
 use crate::file_like::FileLike;
-use crate::opening::Opening;
+use crate::opening::{Opening, with_cx};
+use anyrecord::Cx;
 use anyrecord::storage::Storage;
-use anyrecord::storage::file::{Io, LocalFile};
-use anyrecord::storage::handles::Handles;
+use anyrecord::storage::file::Io;
+use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
 use anyrecord::verify::Report;
 use pyo3::prelude::*;
@@ -34,9 +35,9 @@ fn verify<'py>(
         })
         .map_err(external)
     };
-    let report = py.detach(|| {
-        anyrecord::verify::verify(storage, opening.format.as_deref(), &opening.options(), &mut step)
-    });
+    let (format, reading) = (opening.format.as_deref(), opening.options());
+    let verify = |cx: &Cx<'_>| anyrecord::verify::verify(storage, format, &reading, cx, &mut step);
+    let report = py.detach(|| with_cx(&reading.limits, verify));
     report_dict(py, report.map_err(Failure)?)
 }
 
@@ -64,8 +65,10 @@ pub fn verify_path(
     options: Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let file = LocalFile::open(&path, &Handles::new(1), Io::Plain, true).map_err(Failure)?;
-    verify(py, &file, &options, progress)
+    let location = Location::path(path);
+    let open = |cx: &Cx<'_>| location.open(Io::Plain, cx.budget.files());
+    let file = with_cx(&options.options().limits, open).map_err(Failure)?;
+    verify(py, &*file.storage, &options, progress)
 }
 
 /// Verifies a Python file object.

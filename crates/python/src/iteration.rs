@@ -1,6 +1,7 @@
 //! The iterator of `Records`: reads ahead in batches, so that each record costs little more than handing it over.
 
 use crate::errors::Failure;
+use crate::interrupts::with_cx;
 use crate::owned::{Held, Owned};
 use crate::records::{read_many, read_one};
 use crate::views::fingerprint_of;
@@ -96,7 +97,7 @@ impl RecordsIterator {
             py.detach(|| {
                 let mut positions: Vec<u64> = (from..until).collect();
                 self.view.get_many(&mut positions);
-                self.reader.will_read(&positions);
+                with_cx(&self.reader, |cx| self.reader.will_read(&positions, cx));
             });
         }
     }

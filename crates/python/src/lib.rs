@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `errors` | core errors as Python exceptions |
+//! | `interrupts` | Ctrl-C, heard while the core works |
 //! | `indices` | what Python indexes with, as record numbers |
 //! | `deliver` | where records go: `bytes` objects, or one buffer of the caller's |
 //! | `opening` | paths and objects as a `Source` |
@@ -22,6 +23,7 @@ mod errors;
 mod file_like;
 mod files;
 mod indices;
+mod interrupts;
 mod iteration;
 mod opening;
 mod order;

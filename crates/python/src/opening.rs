@@ -1,16 +1,18 @@
 //! From paths and objects to a `Source`: the files of a data set and a view of their records.
 
-use crate::errors::{Failure, external};
+use crate::errors::Failure;
 use crate::file_like::FileLike;
-use anyrecord::Limits;
+use crate::interrupts::Interrupts;
 use anyrecord::format::{ReadOptions, TableHome};
 use anyrecord::reader::Reader;
 use anyrecord::shard::{RecordRange, Shard};
 use anyrecord::storage::Storage;
 use anyrecord::storage::file::Io;
-use anyrecord::storage::handles::Handles;
+use anyrecord::storage::file_set::FileSet;
+use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
 use anyrecord::view::View;
+use anyrecord::{Budget, Cx, Limits};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::ffi::OsString;
@@ -34,6 +36,8 @@ pub struct Opening {
     pub table: String,
     pub io: String,
     pub decoded_chunk_bytes: u64,
+    pub decoded_bytes: u64,
+    pub spool_bytes: u64,
     pub open_files: usize,
     pub cache_bytes: usize,
     pub threads: Option<usize>,
@@ -50,9 +54,20 @@ impl Opening {
                 "direct" => Io::Direct,
                 _ => Io::Auto,
             },
-            limits: Limits { decoded_chunk_bytes: self.decoded_chunk_bytes, open_files: self.open_files },
+            limits: Limits {
+                decoded_chunk_bytes: self.decoded_chunk_bytes,
+                decoded_bytes: self.decoded_bytes,
+                spool_bytes: self.spool_bytes,
+                open_files: self.open_files,
+            },
         }
     }
+}
+
+/// Calls `act` in the context of a call that opens files: with a budget of its own, and heard by Ctrl-C.
+pub fn with_cx<T>(limits: &Limits, act: impl FnOnce(&Cx<'_>) -> T) -> T {
+    let (files, stop) = (FileSet::new(limits), Interrupts::default());
+    act(&Cx { budget: &Budget::new(limits, &files), stop: &stop })
 }
 
 fn source(shards: Vec<Arc<Shard>>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
@@ -70,18 +85,21 @@ pub fn open_paths(
     options: &Bound<'_, PyAny>,
 ) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
-    let files = files.into_iter().map(|(path, start, stop)| (path, RecordRange { start, stop })).collect();
-    let mut interrupted = || Python::attach(|py| py.check_signals()).map_err(external);
-    let opened = py.detach(|| {
-        anyrecord::open::open_files(files, opening.format.as_deref(), opening.options(), &mut interrupted)
-    });
+    let files = files.into_iter();
+    let files =
+        files.map(|(path, start, stop)| (Location::path(path), RecordRange { start, stop })).collect();
+    let (format, reading) = (opening.format.as_deref(), opening.options());
+    let open = |cx: &Cx<'_>| anyrecord::open::open_files(files, format, reading, cx);
+    let opened = py.detach(|| with_cx(&reading.limits, open));
     source(opened.map_err(Failure)?, options)
 }
 
 fn open_storage(py: Python<'_>, storage: Arc<dyn Storage>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
-    let format = opening.format.as_deref();
-    let shard = py.detach(|| Shard::over(storage, RecordRange::default(), format, opening.options()));
+    let (format, reading) = (opening.format.as_deref(), opening.options());
+    let location = Location::Handed(storage);
+    let open = |cx: &Cx<'_>| Shard::open(location, RecordRange::default(), format, reading, cx);
+    let shard = py.detach(|| with_cx(&reading.limits, open));
     source(vec![Arc::new(shard.map_err(Failure)?)], options)
 }
 
@@ -110,9 +128,10 @@ type SavedFile = (PathBuf, u64, u64, String);
 #[pyfunction]
 pub fn restore(files: Vec<SavedFile>, view: Vec<i128>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
-    let handles = Handles::new(opening.open_files);
+    let reading = opening.options();
+    let shared = FileSet::new(&reading.limits);
     let shards = files.into_iter().map(|(path, first, records, format)| {
-        Arc::new(Shard::later(path, first, records, &format, opening.options(), handles.clone()))
+        Arc::new(Shard::later(Location::path(path), first, records, &format, reading, shared.clone()))
     });
     let mut source = source(shards.collect(), options)?;
     source.view = View::from_numbers(&view, source.reader.len()).map_err(Failure)?;
@@ -145,7 +164,9 @@ impl Source {
     fn warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
-            if let Some(warning) = shard.source().map_err(Failure)?.table.warning() {
+            if let Some(warning) =
+                with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?.table.warning()
+            {
                 found.push((shard.name(), warning));
             }
         }
@@ -156,7 +177,9 @@ impl Source {
     fn storage_warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
-            if let Some(warning) = shard.source().map_err(Failure)?.storage.warning() {
+            if let Some(warning) =
+                with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?.warning()
+            {
                 found.push((shard.name(), warning));
             }
         }
@@ -170,10 +193,10 @@ impl Source {
     ) -> PyResult<Vec<(&'static str, u64, u64, u64, Option<u64>, Option<String>, Option<String>)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
-            let source = shard.source().map_err(Failure)?;
+            let source = with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?;
             let table = &source.table;
             let about = table.describe();
-            let (name, size) = (source.format.name(), source.storage.len());
+            let (name, size) = (source.format.name(), source.storage().len());
             found.push((
                 name,
                 table.records(),

@@ -3,10 +3,10 @@
 use crate::deliver::{BytesList, InPlace, OneBuffer, bytes_with};
 use crate::errors::Failure;
 use crate::indices;
+use crate::interrupts::with_cx;
 use crate::iteration::RecordsIterator;
 use crate::opening::Source;
 use crate::views::fingerprint_of;
-use anyrecord::format::Table;
 use anyrecord::reader::{Plan, Reader};
 use anyrecord::view::View;
 use pyo3::buffer::PyBuffer;
@@ -34,7 +34,7 @@ fn plan_one<'a>(py: Python<'_>, reader: &'a Reader, record: u64) -> PyResult<Pla
     match reader.plan_if_open(record).map_err(Failure)? {
         Some(plan) => Ok(plan),
         // The file is opened by the first read, which may take its time.
-        None => Ok(py.detach(|| reader.plan(record)).map_err(Failure)?),
+        None => Ok(py.detach(|| with_cx(reader, |cx| reader.plan(record, cx))).map_err(Failure)?),
     }
 }
 
@@ -45,10 +45,10 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
         Some(size) => {
             plan.prefetch();
             let quick = size <= QUICK && reader.is_quick(&plan);
-            bytes_with(py, size, quick, |out| reader.read_into(&plan, out))
+            bytes_with(py, size, quick, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)))
         }
         None => {
-            let row = py.detach(|| reader.read_row(&plan)).map_err(Failure)?;
+            let row = py.detach(|| with_cx(reader, |cx| reader.read_row(&plan, cx))).map_err(Failure)?;
             Ok(PyBytes::new(py, row.as_ref()))
         }
     }
@@ -64,7 +64,7 @@ pub fn read_many(
     py.detach(|| {
         view.get_many(&mut positions);
         let mut list = BytesList::new(positions.len());
-        reader.read_batch(&positions, &mut list)?;
+        with_cx(reader, |cx| reader.read_batch(&positions, &mut list, cx))?;
         Ok(list)
     })
     .map_err(|e| Failure(e).into())
@@ -193,11 +193,13 @@ impl Records {
             unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
         let read = py.detach(|| {
             self.view.get_many(&mut records);
-            let sizes: Option<Vec<u64>> =
-                records.iter().map(|&r| self.reader.size(r)).collect::<anyrecord::Result<_>>()?;
-            let mut deliver = OneBuffer::new(out, records.len(), sizes.as_deref())?;
-            self.reader.read_batch(&records, &mut deliver)?;
-            deliver.finish()
+            with_cx(&self.reader, |cx| {
+                let sizes: Option<Vec<u64>> =
+                    records.iter().map(|&r| self.reader.size(r, cx)).collect::<anyrecord::Result<_>>()?;
+                let mut deliver = OneBuffer::new(out, records.len(), sizes.as_deref())?;
+                self.reader.read_batch(&records, &mut deliver, cx)?;
+                deliver.finish()
+            })
         });
         let ends = read.map_err(Failure)?;
         let numbers = std::iter::once(0).chain(ends).flat_map(|end| (end as u64).to_ne_bytes());
@@ -210,7 +212,7 @@ impl Records {
             self.reader.check_open()?;
             let mut sizes = anyrecord::bytes::reserved("sizes", self.view.len().saturating_mul(8))?;
             for position in 0..self.view.len() {
-                match self.reader.size(self.view.get(position))? {
+                match with_cx(&self.reader, |cx| self.reader.size(self.view.get(position), cx))? {
                     Some(size) => sizes.extend(size.to_ne_bytes()),
                     None => return Ok(None),
                 }
@@ -228,13 +230,9 @@ impl Records {
         };
         let (shard, record) = self.reader.locate(self.view.get(position)).map_err(Failure)?;
         let shard = &self.reader.shards()[shard];
-        let source = shard.source().map_err(Failure)?;
-        // Once a table remembers where a record is, it may call that a chunk of its own; the caller means the real one.
-        let place = |table: &dyn Table| match table.shared(record) {
-            Some(place) => Ok(place),
-            None => table.locate(record).map(|(chunk, row)| (chunk.index, row)),
-        };
-        let (chunk, row) = place(&*source.table).map_err(Failure)?;
+        let source = with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
+        let (chunk, row) = source.table.locate(record).map_err(Failure)?;
+        let chunk = chunk.index;
         Ok((shard.name(), chunk, row))
     }
 }

@@ -1,6 +1,7 @@
 //! Views of sources: shuffled, one after the other, mixed. And what tells one view from another.
 
 use crate::errors::Failure;
+use crate::interrupts::with_cx;
 use crate::opening::Source;
 use crate::order::Permutation;
 use anyrecord::reader::Reader;
@@ -34,7 +35,7 @@ pub fn order_of(
 }
 
 fn chunk_records(reader: &Reader) -> PyResult<u64> {
-    match layout::chunk_records(reader).map_err(Failure)? {
+    match with_cx(reader, |cx| layout::chunk_records(reader, cx)).map_err(Failure)? {
         Some(records) if records > 1 => Ok(records),
         Some(_) => Err(PyValueError::new_err(
             "each chunk of these files holds 1 record; say block=, the records of a block",

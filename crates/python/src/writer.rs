@@ -1,10 +1,10 @@
 //! `Writer`: records in, a file out. Names of shards and what they replace are decided in Python.
 
-use crate::convert::Listener;
 use crate::errors::Failure;
 use crate::file_like::FileLikeOutput;
-use crate::opening::Opening;
+use crate::opening::{Opening, with_cx};
 use crate::owned::{Held, Owned};
+use anyrecord::Cx;
 use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
@@ -250,9 +250,9 @@ impl Writer {
         let state = self.lock(py)?;
         let State::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
         let format = detect::by_name(self.format).map_err(Failure)?;
-        let mut listener = Listener::new(None, 0);
-        let checked =
-            py.detach(|| sealed.check(format, &options.options(), threads, &mut || listener.step(0)));
+        let reading = options.options();
+        let check = |cx: &Cx<'_>| sealed.check(format, &reading, threads, cx);
+        let checked = py.detach(|| with_cx(&reading.limits, check));
         Ok(checked.map_err(Failure)?)
     }
 

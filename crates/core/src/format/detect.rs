@@ -5,7 +5,8 @@ use super::ffrecord::FfRecord;
 use super::recordio::RecordIo;
 use super::riegeli::Riegeli;
 use super::tfrecord::TfRecord;
-use super::{Format, Probe};
+use super::{Format, Probe, ReadOptions};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 
@@ -38,8 +39,21 @@ fn without_shard(path: &str) -> &str {
     }
 }
 
+/// The format of a file: the one that is named, or what its bytes say.
+pub fn named_or_detected(
+    name: Option<&str>,
+    storage: &dyn Storage,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Result<&'static dyn Format> {
+    match name {
+        Some(name) => by_name(name),
+        None => detect(storage, options, cx),
+    }
+}
+
 /// The format of a file: by its bytes; else by its name, so that the error is that format's own.
-pub fn detect(storage: &dyn Storage) -> Result<&'static dyn Format> {
+pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<&'static dyn Format> {
     let named = by_suffix(storage.name());
     if storage.is_empty() {
         return named.ok_or_else(|| {
@@ -51,7 +65,7 @@ pub fn detect(storage: &dyn Storage) -> Result<&'static dyn Format> {
     }
     let mut plausible = Vec::new();
     for format in FORMATS {
-        match format.probe(storage)? {
+        match format.probe(storage, options, cx)? {
             Probe::Yes => return Ok(*format),
             Probe::Plausible => plausible.push(*format),
             Probe::No => {}

@@ -13,8 +13,8 @@ pub mod side_index;
 pub mod spare;
 pub mod tfrecord;
 
-use crate::bytes;
 use crate::cache::Weight;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::storage::file::Io;
@@ -73,10 +73,10 @@ pub trait Format: Send + Sync {
     fn suffixes(&self) -> &'static [&'static str];
 
     /// Whether the bytes are of this format.
-    fn probe(&self, storage: &dyn Storage) -> Result<Probe>;
+    fn probe(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe>;
 
     /// Reads the table of chunks.
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>>;
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>>;
 
     /// Whether finding the chunks takes long enough for a side index to be worth looking for.
     fn has_side_index(&self) -> bool {
@@ -93,6 +93,7 @@ pub trait Format: Send + Sync {
         _storage: &dyn Storage,
         _index: &[u8],
         _options: &ReadOptions,
+        _cx: &Cx<'_>,
     ) -> Result<Option<Box<dyn Table>>> {
         Ok(None)
     }
@@ -104,10 +105,11 @@ pub trait Format: Send + Sync {
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let table = self.open(storage, options)?;
-        scan_table(&*table, storage, 0..table.records(), visit)
+        let table = self.open(storage, options, cx)?;
+        scan_table(&*table, storage, 0..table.records(), cx, visit)
     }
 
     /// Visits all chunks in order, as they are stored, for a writer of this format with the options `write`.
@@ -118,14 +120,15 @@ pub trait Format: Send + Sync {
         _storage: &dyn Storage,
         _options: &ReadOptions,
         _write: &WriteOptions,
+        _cx: &Cx<'_>,
         _visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
     ) -> Result<bool> {
         Ok(false)
     }
 
     /// How many records there are, found out as cheaply as the format allows and without keeping a table.
-    fn count(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
-        Ok(self.open(storage, options)?.records())
+    fn count(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
+        Ok(self.open(storage, options, cx)?.records())
     }
 
     /// Visits every byte of the file once, from the first to the last, verifying all that can be.
@@ -134,6 +137,7 @@ pub trait Format: Send + Sync {
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Span) -> Result<()>,
     ) -> Result<()>;
 
@@ -146,16 +150,17 @@ pub fn scan_table(
     table: &dyn Table,
     storage: &dyn Storage,
     range: Range<u64>,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut window = Window::new(storage);
+    let mut window = Window::new(storage, cx);
     let mut record = range.start;
     while record < range.end {
         let (chunk, row) = table.locate(record)?;
         let stored = chunk.stored.end.saturating_sub(chunk.stored.start);
         let decoded = window
             .get("chunk", chunk.stored.start, stored)
-            .and_then(|stored| table.decode(&chunk, stored))
+            .and_then(|stored| table.decode(&chunk, stored, cx))
             .map_err(|e| e.for_record(record))?;
         for row in row..chunk.records.min(row + (range.end - record)) {
             visit(decoded.row(row).ok_or_else(|| {
@@ -217,12 +222,20 @@ pub struct Chunk {
 /// The shortest way to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// These bytes are the record.
-    Direct(Range<u64>),
-    /// The chunk holds this one record, whose size is known.
-    Alone(Chunk, usize),
-    /// The chunk has to be unpacked to get at the row.
-    Among(Chunk, u64),
+    /// These bytes of the file are the record. They are read straight into their final place and then shown to
+    /// [`Table::check`].
+    Plain(Range<u64>),
+    /// These bytes of the file hold the record alone, and its size is known. [`Table::decode_into`] puts the record
+    /// into its final place.
+    Alone {
+        /// The bytes to fetch.
+        stored: Range<u64>,
+        /// The size of the record.
+        size: usize,
+    },
+    /// The record shares the chunk with others. [`Table::decode`] unpacks the whole chunk, which is kept for its
+    /// neighbours.
+    Shared(Chunk, u64),
 }
 
 /// What [`Table::describe`] tells about a file.
@@ -237,14 +250,6 @@ pub struct Description {
 }
 
 /// Where the chunks of one file are, and how to decode one. At most 16 bytes a chunk in memory.
-///
-/// There are three ways to a record, and a table chooses by what it answers:
-///
-/// 1. [`direct`](Table::direct) gives a range: those bytes *are* the record. They are read straight into
-///    their final place and then shown to [`check`](Table::check).
-/// 2. The chunk holds this one record and [`size`](Table::size) knows how long it is: the stored bytes
-///    are fetched and [`decode_into`](Table::decode_into) puts the record into its final place.
-/// 3. Otherwise [`decode`](Table::decode) unpacks the whole chunk, which is kept for its neighbours.
 pub trait Table: Send + Sync {
     /// How many records the file has.
     fn records(&self) -> u64;
@@ -252,67 +257,43 @@ pub trait Table: Send + Sync {
     /// How many chunks the file has.
     fn chunks(&self) -> u64;
 
-    /// The chunk that holds a record, and the record's row in it. `record` is below [`records`](Table::records).
+    /// The chunk that holds a record, and the record's row in it. `record` is below [`records`](Table::records). The
+    /// answer never depends on what was read before.
     fn locate(&self, record: u64) -> Result<(Chunk, u64)>;
+
+    /// The shortest way to a record that is known now. It may be shorter after its chunk was read once.
+    fn way(&self, record: u64) -> Result<Way>;
+
+    /// The number of the chunk that a record shares with others, and its row in it: what [`locate`](Table::locate)
+    /// says, at less cost. None where every chunk holds one record. A reader that has the chunk unpacked already takes
+    /// the record from there.
+    fn shared_chunk(&self, _record: u64) -> Option<(u64, u64)> {
+        None
+    }
 
     /// The size of a record, where the table knows it without reading the chunk.
     fn size(&self, record: u64) -> Result<Option<u64>>;
 
-    /// The bytes of the file that are the record itself, where it is stored in one piece as it is.
-    fn direct(&self, _record: u64) -> Result<Option<Range<u64>>> {
-        Ok(None)
-    }
-
-    /// Which of the three ways leads to a record.
-    fn way(&self, record: u64) -> Result<Way> {
-        if let Some(range) = self.direct(record)? {
-            return Ok(Way::Direct(range));
-        }
-        let (chunk, row) = self.locate(record)?;
-        match self.size(record)? {
-            Some(size) if chunk.records == 1 => Ok(Way::Alone(chunk, bytes::in_memory("record", size)?)),
-            _ => Ok(Way::Among(chunk, row)),
-        }
-    }
-
     /// Tells that a record will be asked for soon, so that what the table has on it comes into the processor's cache.
     fn prefetch(&self, _record: u64) {}
 
-    /// Verifies a record that was read by its [`direct`](Table::direct) range.
+    /// Verifies a record that was read by [`Way::Plain`].
     fn check(&self, _record: u64, _bytes: &[u8]) -> Result<()> {
         Ok(())
     }
 
-    /// The number of the chunk that a record shares with others, and its row in it, where
-    /// [`direct`](Table::direct) or [`locate`](Table::locate) may know a way around unpacking that chunk.
-    /// A reader that has unpacked it already takes the record from there.
-    fn shared(&self, _record: u64) -> Option<(u64, u64)> {
+    /// Where a record of `size` bytes lies in the stored bytes of its [`Way::Alone`], which begin at `at` in the file,
+    /// if it lies there in one piece as it is. Hashes are not looked at.
+    fn in_place(&self, _at: u64, _stored: &[u8], _size: usize) -> Option<usize> {
         None
     }
 
-    /// Where in the stored bytes of its chunk a record of `size` bytes lies, if it lies there in one piece as it is.
-    /// Hashes are not looked at.
-    fn in_place(&self, _chunk: &Chunk, _stored: &[u8], _size: usize) -> Option<usize> {
-        None
-    }
-
-    /// Decodes a chunk of one record, whose size is `out.len()`, into `out`.
-    fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        let decoded = self.decode(chunk, stored)?;
-        match decoded.row(0) {
-            Some(record) if record.len() == out.len() => {
-                out.copy_from_slice(record);
-                Ok(())
-            }
-            record => Err(Error::format("record size differs from the table's")
-                .at(chunk.stored.start)
-                .expected(format_args!("{} bytes", out.len()))
-                .found(record.map_or(0, <[u8]>::len))),
-        }
-    }
+    /// Decodes the stored bytes of a [`Way::Alone`], which begin at `at` in the file, into `out`, which has the
+    /// record's size.
+    fn decode_into(&self, record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()>;
 
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.
-    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded>;
+    fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded>;
 
     /// What there is to tell about the file.
     fn describe(&self) -> Description;
@@ -327,6 +308,18 @@ pub trait Table: Send + Sync {
     fn warning(&self) -> Option<&'static str> {
         None
     }
+}
+
+/// Copies a record into its place, which must have its size. `at` is where it is stored.
+pub fn copy_record(record: &[u8], out: &mut [u8], at: u64) -> Result<()> {
+    if record.len() == out.len() {
+        out.copy_from_slice(record);
+        return Ok(());
+    }
+    Err(Error::format("record size differs from the table's")
+        .at(at)
+        .expected(format_args!("{} bytes", out.len()))
+        .found(record.len()))
 }
 
 /// The records of one chunk, unpacked.

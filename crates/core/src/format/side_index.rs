@@ -17,6 +17,13 @@ use crate::bytes::{self, Cursor};
 
 const MAGIC: &[u8; 8] = b"anyr-idx";
 const VERSION: u8 = 1;
+/// How many bytes [`begins`] looks at.
+pub const BEGIN: u64 = MAGIC.len() as u64 + 1;
+
+/// Whether a file that begins like this can be an index.
+pub fn begins(head: &[u8]) -> bool {
+    head.strip_prefix(MAGIC).is_some_and(|rest| rest.first() == Some(&VERSION))
+}
 
 /// The index of `data_bytes` of data in `format`: the offset of each entry, and its count where entries have one.
 /// Either all of them have one or none.

@@ -2,6 +2,7 @@
 
 use super::{By, Place, Plan, Reader, Row, fill, row_of, stored_length, with_stored};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Decoded, Way};
 use crate::pool;
@@ -77,9 +78,9 @@ impl Deliver for Vec<Vec<u8>> {
 
 impl Reader {
     /// Reads many records, in any order, with repeats, and delivers each to its position.
-    pub fn read_batch(&self, indices: &[u64], out: &mut dyn Deliver) -> Result<()> {
+    pub fn read_batch(&self, indices: &[u64], out: &mut dyn Deliver, cx: &Cx<'_>) -> Result<()> {
         for (block, indices) in indices.chunks(BLOCK).enumerate() {
-            let plans = self.plan_all(indices)?;
+            let plans = self.plan_all(indices, cx)?;
             let (mut sized, mut among) = (Vec::with_capacity(plans.len()), Vec::new());
             for (i, plan) in plans.iter().enumerate() {
                 match plan.size()? {
@@ -89,27 +90,27 @@ impl Reader {
             }
             if !sized.is_empty() {
                 let is_sized = |plan: &&Plan<'_>| {
-                    among.is_empty() || !matches!(plan.place, Place::Stored(Way::Among(..)))
+                    among.is_empty() || !matches!(plan.place, Place::Stored(Way::Shared(..)))
                 };
-                self.read_sized(plans.iter().filter(is_sized), &sized, out)?;
+                self.read_sized(plans.iter().filter(is_sized), &sized, out, cx)?;
             }
             if !among.is_empty() {
-                self.read_among(among, out)?;
+                self.read_among(among, out, cx)?;
             }
         }
         Ok(())
     }
 
     /// Tells that records will be read soon. If reads have been cold lately, their bytes begin to come from the disk.
-    pub fn will_read(&self, indices: &[u64]) {
+    pub fn will_read(&self, indices: &[u64], cx: &Cx<'_>) {
         if !self.warmth.is_warm()
-            && let Ok(plans) = self.plan_all(&indices[..indices.len().min(BLOCK)])
+            && let Ok(plans) = self.plan_all(&indices[..indices.len().min(BLOCK)], cx)
         {
             self.foresee(plans.iter());
         }
     }
 
-    fn plan_all(&self, indices: &[u64]) -> Result<Vec<Plan<'_>>> {
+    fn plan_all(&self, indices: &[u64], cx: &Cx<'_>) -> Result<Vec<Plan<'_>>> {
         let mut plans = Vec::with_capacity(indices.len());
         for (i, &index) in indices.iter().enumerate() {
             if let Some(&next) = indices.get(i + ENTRIES_AHEAD)
@@ -118,7 +119,7 @@ impl Reader {
             {
                 source.table.prefetch(record);
             }
-            plans.push(self.plan(index)?);
+            plans.push(self.plan(index, cx)?);
         }
         Ok(plans)
     }
@@ -129,11 +130,12 @@ impl Reader {
         plans: impl Iterator<Item = &'p Plan<'a>>,
         sizes: &[(usize, usize)],
         out: &mut dyn Deliver,
+        cx: &Cx<'_>,
     ) -> Result<()> {
         let mut jobs: Vec<Job<'p, 'a, '_>> = plans.zip(out.reserve(sizes)?).collect();
         if jobs.iter().any(|(plan, _)| !plan.is_here()) {
             let (here, away) = jobs.into_iter().partition(|(plan, _)| plan.is_here());
-            self.read_away(away)?;
+            self.read_away(away, cx)?;
             jobs = here;
         }
         self.foresee(jobs.iter().map(|(plan, _)| *plan));
@@ -142,7 +144,7 @@ impl Reader {
             bytes += place.len();
             cost += plan.cost(place.len());
         }
-        self.warmth.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, fill_all))
+        self.warmth.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, cx, fill_all))
     }
 
     /// Fetches what is cold together, if reads have been cold lately and a look at some of it says that it is.
@@ -151,13 +153,14 @@ impl Reader {
             return;
         }
         let mut ranges: Vec<(usize, Range<u64>, &Source)> = plans
-            .filter(|plan| plan.source.storage.is_mapped())
+            .filter(|plan| plan.source.storage().mapped().is_some())
             .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
             .collect();
         let length = |range: &Range<u64>| (range.end.saturating_sub(range.start)) as usize;
         let step = (ranges.len() / PROBES).max(1);
         let is_cached = |(_, range, source): &(usize, Range<u64>, &Source)| {
-            source.storage.is_cached(range.start, length(range))
+            let mapped = source.storage().mapped();
+            mapped.is_none_or(|mapped| mapped.is_cached(range.start, length(range)))
         };
         if ranges.iter().step_by(step).all(is_cached) {
             return;
@@ -166,13 +169,15 @@ impl Reader {
         ranges.sort_unstable_by_key(|(shard, range, _)| (*shard, range.start));
         for of_one in ranges.chunk_by(|a, b| a.0 == b.0) {
             let wanted = of_one.iter().map(|(_, range, _)| (range.start, length(range)));
-            of_one[0].2.storage.will_need(&mut { wanted });
+            if let Some(mapped) = of_one[0].2.storage().mapped() {
+                mapped.will_need(&mut { wanted });
+            }
         }
     }
 
     /// Records that have to be read into memory: each storage is asked for many at once, and while it is, others that
     /// have come are decoded.
-    fn read_away(&self, mut jobs: Vec<Job<'_, '_, '_>>) -> Result<()> {
+    fn read_away(&self, mut jobs: Vec<Job<'_, '_, '_>>, cx: &Cx<'_>) -> Result<()> {
         jobs.sort_by_key(|(plan, _)| plan.shard);
         let cost = jobs.iter().map(|(plan, place)| plan.cost(place.len())).sum();
         let mut waves = Vec::new();
@@ -187,23 +192,24 @@ impl Reader {
         }
         let Some(pool) = self.pool_for(cost, waves.len()) else {
             // One wave has nothing to overlap with, but may be work for several all the same.
-            let one = |wave| self.spread(&mut Fetched::of(wave)?.items(), cost, decode_items);
+            let one = |wave| self.spread(&mut Fetched::of(wave, cx)?.items(), cost, cx, decode_items);
             return waves.into_iter().try_for_each(one);
         };
         let mut waves = waves.into_iter();
         while waves.len() > 0 {
             let (came, failed) =
                 (Mutex::new(VecDeque::<(usize, Fetched<'_, '_, '_, '_>)>::new()), Failures::default());
+            let budget = cx.budget;
             let decode_next = || {
                 let Some((i, mut fetched)) = ({ locked(&came).pop_front() }) else { return false };
-                if let Err(error) = decode_items(&mut fetched.items()) {
+                if let Err(error) = decode_items(&mut fetched.items(), &Cx::new(budget)) {
                     failed.note(i, error);
                 }
                 true
             };
             pool.in_place_scope(|scope| {
                 for (i, wave) in waves.by_ref().take(WAVES_HELD).enumerate() {
-                    match Fetched::of(wave) {
+                    match Fetched::of(wave, cx) {
                         Ok(fetched) => {
                             locked(&came).push_back((i, fetched));
                             scope.spawn(|_| {
@@ -225,7 +231,12 @@ impl Reader {
     }
 
     /// Records among others in a chunk: chunks are unpacked once, and their rows copied out together.
-    fn read_among(&self, mut plans: Vec<(usize, &Plan<'_>)>, out: &mut dyn Deliver) -> Result<()> {
+    fn read_among(
+        &self,
+        mut plans: Vec<(usize, &Plan<'_>)>,
+        out: &mut dyn Deliver,
+        cx: &Cx<'_>,
+    ) -> Result<()> {
         let chunk_of = |plan: &Plan<'_>| (plan.shard, plan.chunk().map_or(0, |chunk| chunk.index));
         plans.sort_by_key(|(_, plan)| chunk_of(plan));
         let groups: Vec<_> = plans.chunk_by(|a, b| chunk_of(a.1) == chunk_of(b.1)).collect();
@@ -236,39 +247,39 @@ impl Reader {
             rest = later;
             let firsts: Vec<_> = now.iter().map(|group| group[0].1).collect();
             self.foresee(firsts.iter().copied());
-            for (group, decoded) in now.iter().zip(self.decode_all(&firsts)?) {
+            for (group, decoded) in now.iter().zip(self.decode_all(&firsts, cx)?) {
                 held += decoded.memory();
                 for (position, plan) in *group {
-                    if let Place::Stored(Way::Among(chunk, row)) = &plan.place {
+                    if let Place::Stored(Way::Shared(chunk, row)) = &plan.place {
                         rows.push((*position, row_of(plan, chunk, decoded.clone(), *row)?));
                     }
                 }
             }
             if held >= HELD_BYTES {
-                self.copy_out(&rows, out)?;
+                self.copy_out(&rows, out, cx)?;
                 (rows, held) = (Vec::new(), 0);
             }
         }
-        self.copy_out(&rows, out)
+        self.copy_out(&rows, out, cx)
     }
 
     /// Unpacks a chunk for each plan, and keeps it.
-    fn decode_all(&self, plans: &[&Plan<'_>]) -> Result<Vec<Arc<Decoded>>> {
+    fn decode_all(&self, plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Arc<Decoded>>> {
         let mut cost = 0;
         let mut jobs = Vec::with_capacity(plans.len());
-        for (plan, stored) in plans.iter().zip(fetch_chunks(plans)?) {
+        for (plan, stored) in plans.iter().zip(fetch_chunks(plans, cx)?) {
             cost += plan
                 .chunk()
                 .map_or(0, |chunk| CHUNK_BYTE * chunk.stored.end.saturating_sub(chunk.stored.start));
             jobs.push((*plan, stored, None));
         }
-        self.spread(&mut jobs, cost, |jobs| {
+        self.spread(&mut jobs, cost, cx, |jobs, cx| {
             jobs.iter_mut().try_for_each(|(plan, stored, decoded)| {
                 let Some(chunk) = plan.chunk() else { return Ok(()) };
-                let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored);
+                let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);
                 let unpacked = match stored {
                     Some(stored) => decode(stored),
-                    None => with_stored(plan.source, chunk, By::Map, decode),
+                    None => with_stored(plan.source, &chunk.stored, By::Map, cx, decode),
                 };
                 *decoded = Some(self.keep(plan, chunk, unpacked.map_err(|e| plan.locate(e))?));
                 Ok(())
@@ -277,11 +288,11 @@ impl Reader {
         Ok(jobs.into_iter().filter_map(|(_, _, decoded)| decoded).collect())
     }
 
-    fn copy_out(&self, rows: &[(usize, Row)], out: &mut dyn Deliver) -> Result<()> {
+    fn copy_out(&self, rows: &[(usize, Row)], out: &mut dyn Deliver, cx: &Cx<'_>) -> Result<()> {
         let wanted: Vec<_> = rows.iter().map(|(position, row)| (*position, row.as_ref().len())).collect();
         let bytes: usize = wanted.iter().map(|(_, size)| size).sum();
         let mut jobs: Vec<_> = out.reserve(&wanted)?.into_iter().zip(rows).collect();
-        self.spread(&mut jobs, bytes as u64 / COPIED_IN_A_NANOSECOND, |jobs| {
+        self.spread(&mut jobs, bytes as u64 / COPIED_IN_A_NANOSECOND, cx, |jobs, _| {
             jobs.iter_mut().for_each(|(place, (_, row))| place.copy_from_slice(row.as_ref()));
             Ok(())
         })
@@ -302,17 +313,20 @@ impl Reader {
         &self,
         items: &mut [T],
         cost: u64,
-        work: impl Fn(&mut [T]) -> Result<()> + Sync + Send,
+        cx: &Cx<'_>,
+        work: impl Fn(&mut [T], &Cx<'_>) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        let Some(pool) = self.pool_for(cost, items.len()) else { return work(items) };
+        let Some(pool) = self.pool_for(cost, items.len()) else { return work(items, cx) };
         let helpers = pool.current_num_threads();
         let size = items.len().div_ceil(PIECES * (helpers + 1));
         let pieces = Mutex::new(items.chunks_mut(size).enumerate());
         let failed = Failures::default();
+        let budget = cx.budget;
         let work_on = || {
+            let cx = Cx::new(budget);
             // The lock is held for as long as it takes to cut off a piece.
             while let Some((i, piece)) = { locked(&pieces).next() } {
-                if let Err(error) = work(piece) {
+                if let Err(error) = work(piece, &cx) {
                     failed.note(i, error);
                 }
             }
@@ -356,13 +370,13 @@ struct Fetched<'j, 'p, 'a, 'o> {
 }
 
 impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
-    fn of(jobs: &'j mut [Job<'p, 'a, 'o>]) -> Result<Self> {
+    fn of(jobs: &'j mut [Job<'p, 'a, 'o>], cx: &Cx<'_>) -> Result<Self> {
         let source = jobs.first().map(|(plan, _)| plan.source);
         let mut lengths = Vec::with_capacity(jobs.len());
         for (plan, _) in jobs.iter() {
             lengths.push(match &plan.place {
-                Place::Stored(Way::Alone(chunk, _)) => {
-                    stored_length(plan.source, chunk).map_err(|e| plan.locate(e))?
+                Place::Stored(Way::Alone { stored, .. }) => {
+                    stored_length(plan.source, stored).map_err(|e| plan.locate(e))?
                 }
                 _ => 0,
             });
@@ -373,15 +387,15 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
             let (stored, behind) = rest.split_at_mut(length);
             rest = behind;
             match &plan.place {
-                Place::Stored(Way::Direct(range)) => ops.push(ReadOp { at: range.start, out: place }),
-                Place::Stored(Way::Alone(chunk, _)) => {
-                    ops.push(ReadOp { at: chunk.stored.start, out: stored });
+                Place::Stored(Way::Plain(range)) => ops.push(ReadOp { at: range.start, out: place }),
+                Place::Stored(Way::Alone { stored: range, .. }) => {
+                    ops.push(ReadOp { at: range.start, out: stored });
                 }
                 _ => {}
             }
         }
         if let Some(source) = source {
-            let fetched = source.storage.read_many(&mut ops);
+            let fetched = source.storage().read_many(&mut ops, cx);
             fetched.map_err(|e| blame(jobs.iter().map(|(plan, _)| *plan), source, e))?;
         }
         Ok(Fetched { jobs, buffer, lengths })
@@ -403,11 +417,13 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
 type Item<'i> = (&'i Plan<'i>, &'i mut [u8], &'i [u8]);
 
 /// Checks and unpacks records that were fetched.
-fn decode_items(items: &mut [Item<'_>]) -> Result<()> {
+fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
     items.iter_mut().try_for_each(|(plan, place, stored)| {
         let table = &plan.source.table;
         let done = match &plan.place {
-            Place::Stored(Way::Alone(chunk, _)) => table.decode_into(chunk, stored, place),
+            Place::Stored(Way::Alone { stored: range, .. }) => {
+                table.decode_into(plan.record, range.start, stored, place, cx)
+            }
             _ => table.check(plan.record, place),
         };
         done.map_err(|e| plan.locate(e))
@@ -417,42 +433,42 @@ fn decode_items(items: &mut [Item<'_>]) -> Result<()> {
 impl Plan<'_> {
     /// Whether it can be read without a system call, as far as is known.
     fn is_here(&self) -> bool {
-        matches!(self.place, Place::Kept(_)) || self.source.storage.is_mapped()
+        matches!(self.place, Place::Kept(_)) || self.source.storage().mapped().is_some()
     }
 
     /// About how many nanoseconds it takes to put a record of that size into its place.
     fn cost(&self, size: usize) -> u64 {
         match &self.place {
-            Place::Stored(Way::Alone(..)) if self.source.is_packed => PACKED_RECORD + size as u64,
+            Place::Stored(Way::Alone { .. }) if self.source.is_packed => PACKED_RECORD + size as u64,
             _ => RECORD + size as u64 / COPIED_IN_A_NANOSECOND,
         }
     }
 }
 
 /// Fills the places of records whose bytes are mapped or in memory.
-fn fill_all(jobs: &mut [Job<'_, '_, '_>]) -> Result<()> {
+fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
     for i in 0..jobs.len() {
         if let Some((next, _)) = jobs.get(i + BYTES_AHEAD) {
             next.prefetch();
         }
         let (plan, place) = &mut jobs[i];
-        fill(plan, place, By::Map).map_err(|e| plan.locate(e))?;
+        fill(plan, place, By::Map, cx).map_err(|e| plan.locate(e))?;
     }
     Ok(())
 }
 
 /// The stored bytes of the chunks that are not in memory. The plans are sorted by file.
-fn fetch_chunks(plans: &[&Plan<'_>]) -> Result<Vec<Option<Vec<u8>>>> {
+fn fetch_chunks(plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Option<Vec<u8>>>> {
     let mut all = Vec::with_capacity(plans.len());
     for of_one_file in plans.chunk_by(|a, b| a.shard == b.shard) {
         let source = of_one_file[0].source;
-        if source.storage.is_mapped() {
+        if source.storage().mapped().is_some() {
             all.extend(of_one_file.iter().map(|_| None));
             continue;
         }
         let first = all.len();
         for plan in of_one_file {
-            let length = plan.chunk().map_or(Ok(0), |chunk| stored_length(source, chunk));
+            let length = plan.chunk().map_or(Ok(0), |chunk| stored_length(source, &chunk.stored));
             all.push(Some(bytes::zeroed("chunk", length.map_err(|e| plan.locate(e))? as u64)?));
         }
         let mut ops: Vec<_> = of_one_file
@@ -460,7 +476,7 @@ fn fetch_chunks(plans: &[&Plan<'_>]) -> Result<Vec<Option<Vec<u8>>>> {
             .zip(all[first..].iter_mut().flatten())
             .filter_map(|(plan, out)| Some(ReadOp { at: plan.chunk()?.stored.start, out }))
             .collect();
-        let fetched = source.storage.read_many(&mut ops);
+        let fetched = source.storage().read_many(&mut ops, cx);
         fetched.map_err(|e| blame(of_one_file.iter().copied(), source, e))?;
     }
     Ok(all)
@@ -484,6 +500,6 @@ fn blame<'p, 'a: 'p>(mut plans: impl Iterator<Item = &'p Plan<'a>>, source: &Sou
     match plans.find(|plan| at.is_some_and(|at| plan.stored().is_some_and(|range| range.contains(&at)))) {
         Some(plan) => plan.locate(error),
         None if matches!(error.kind(), Kind::External(_)) => error,
-        None => error.in_file(source.storage.name()),
+        None => error.in_file(source.storage().name()),
     }
 }

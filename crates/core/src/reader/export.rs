@@ -18,18 +18,20 @@ pub struct Export {
 impl Export {
     /// The bytes, as they are at the moment of looking.
     pub fn bytes(&self) -> &[u8] {
-        let source = self.shard.opened_source();
-        source.and_then(|source| source.storage.exported(self.range.clone())).unwrap_or_default()
+        let mapped = self.shard.opened_source().and_then(|source| source.storage().mapped());
+        mapped.and_then(|mapped| mapped.exported(self.range.clone())).unwrap_or_default()
     }
 }
 
 impl Drop for Export {
     fn drop(&mut self) {
         if let Some(source) = self.shard.opened_source() {
-            source.storage.unexport();
+            if let Some(mapped) = source.storage().mapped() {
+                mapped.unexport();
+            }
             if self.shard.is_unused() {
                 // Everybody has closed it meanwhile, and only this was in the way.
-                source.storage.release();
+                source.release();
             }
         }
     }
@@ -38,20 +40,20 @@ impl Drop for Export {
 impl Reader {
     /// The record in place; none where it does not lie in memory in one piece as it is.
     pub fn export(&self, plan: &Plan<'_>) -> Result<Option<Export>> {
-        let (table, storage) = (&plan.source.table, &plan.source.storage);
+        let Some(mapped) = plan.source.storage().mapped() else { return Ok(None) };
         let range = match &plan.place {
-            Place::Stored(Way::Direct(range)) => range.clone(),
-            Place::Stored(Way::Alone(chunk, size)) => {
-                let length = chunk.stored.end.saturating_sub(chunk.stored.start) as usize;
-                let Some(stored) = storage.borrow(chunk.stored.start, length)? else { return Ok(None) };
-                match table.in_place(chunk, stored.bytes(), *size) {
-                    Some(at) => chunk.stored.start + at as u64..chunk.stored.start + (at + size) as u64,
+            Place::Stored(Way::Plain(range)) => range.clone(),
+            Place::Stored(Way::Alone { stored, size }) => {
+                let (begin, length) = (stored.start, stored.end.saturating_sub(stored.start) as usize);
+                let Some(stored) = mapped.borrow(begin, length)? else { return Ok(None) };
+                match plan.source.table.in_place(begin, stored.bytes(), *size) {
+                    Some(at) => begin + at as u64..begin + (at + size) as u64,
                     None => return Ok(None),
                 }
             }
-            Place::Stored(Way::Among(..)) | Place::Kept(_) => return Ok(None),
+            Place::Stored(Way::Shared(..)) | Place::Kept(_) => return Ok(None),
         };
-        if !storage.export() {
+        if !mapped.export() {
             return Ok(None);
         }
         let export = Export { shard: self.shards[plan.shard].clone(), range };

@@ -11,7 +11,7 @@
 //! advice works also where the system forbids queues, so the queue is left to reads past the page cache.
 
 use super::ReadOp;
-use super::file::{neighbours, read_neighbours};
+use super::vectored::{neighbours, read_neighbours};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::IoSliceMut;

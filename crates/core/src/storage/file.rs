@@ -1,54 +1,24 @@
-//! A local file: mapped into memory where that is safe, else read by plain positional reads.
+//! A local file: memory-mapped where that is safe, else read by plain positional reads.
 //!
-//! A position is part of each read, so that threads and forked children can share one descriptor. The
-//! descriptor is opened when it is needed and may be closed and opened again ([`handles`](super::handles));
-//! a file that is not the same one any more when it is opened again is an error, not a mixture.
+//! A position is part of each read, so that threads and forked children can share one descriptor. The descriptor is
+//! opened when it is needed and may be closed and opened again ([`handles`](super::handles)). A file that is not the
+//! same one any more when it is opened again is an error, not a mixture.
 
 #[cfg(target_os = "linux")]
 use super::direct::{self, Direct};
 use super::handles::{Handle, Handles};
+use super::identity::{self, Identity, OpenFile};
 #[cfg(target_os = "linux")]
-use super::map::{Map, State};
-use super::{Borrowed, ReadOp, Storage};
-use crate::bytes;
+use super::map::Map;
+use super::positional::{self, Failure};
+#[cfg(unix)]
+use super::vectored::neighbours;
+use super::{Mapped, ReadOp, Storage};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-#[cfg(target_os = "linux")]
-use crate::prefetch;
-use crate::process;
 use arc_swap::Guard;
-use std::fs::Metadata;
-use std::mem::ManuallyDrop;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::SystemTime;
-
-/// What makes a file the same file: compared when it is opened again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Identity {
-    size: u64,
-    modified: Option<SystemTime>,
-    device_and_inode: Option<(u64, u64)>,
-}
-
-impl Identity {
-    fn of(metadata: &Metadata) -> Self {
-        #[cfg(unix)]
-        let device_and_inode = {
-            use std::os::unix::fs::MetadataExt;
-            Some((metadata.dev(), metadata.ino()))
-        };
-        #[cfg(not(unix))]
-        let device_and_inode = None;
-        Identity { size: metadata.len(), modified: metadata.modified().ok(), device_and_inode }
-    }
-
-    /// Whether both are the same file, whatever was done to it.
-    fn is_file_of(&self, other: &Self) -> bool {
-        self.device_and_inode == other.device_and_inode
-    }
-}
 
 /// How a local file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,65 +32,6 @@ pub enum Io {
     Map,
     /// By reads past the page cache; by positional reads where the file system has none.
     Direct,
-}
-
-/// A file while it is open.
-pub struct OpenFile {
-    file: ManuallyDrop<std::fs::File>,
-    /// The process that this descriptor is known to be right in. The kernel copies descriptors to a forked child a
-    /// moment before it copies memory, so that a thread that opens or closes files in between leaves the child with
-    /// numbers that mean other files.
-    generation: AtomicU64,
-    #[cfg(target_os = "linux")]
-    direct: Option<Direct>,
-}
-
-impl OpenFile {
-    /// A file that was just opened in this process.
-    pub fn new(file: std::fs::File, io: Io) -> Self {
-        #[cfg(target_os = "linux")]
-        let direct = if io == Io::Direct { Direct::switch(&file) } else { None };
-        #[cfg(not(target_os = "linux"))]
-        let _ = io;
-        OpenFile {
-            file: ManuallyDrop::new(file),
-            generation: AtomicU64::new(process::generation()),
-            #[cfg(target_os = "linux")]
-            direct,
-        }
-    }
-
-    /// Whether the descriptor is right in this process: looked at once in each.
-    fn is_right(&self, identity: &Identity) -> bool {
-        let generation = process::generation();
-        if self.generation.load(Relaxed) == generation {
-            return true;
-        }
-        // A file that was cut meanwhile is still the file; that is for who reads it to find out.
-        let is_right =
-            self.file.metadata().is_ok_and(|metadata| Identity::of(&metadata).is_file_of(identity));
-        if is_right {
-            self.generation.store(generation, Relaxed);
-        }
-        is_right
-    }
-
-    fn is_direct(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        return self.direct.is_some();
-        #[cfg(not(target_os = "linux"))]
-        return false;
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        // A number that may mean another file here is not ours to close.
-        if self.generation.load(Relaxed) == process::generation() {
-            // SAFETY: dropped once, here, and not used afterwards.
-            unsafe { ManuallyDrop::drop(&mut self.file) };
-        }
-    }
 }
 
 /// Whether a file lies on a file system of this machine, as far as is known. On network and user-space ones a read
@@ -142,75 +53,30 @@ fn is_of_this_machine(file: &std::fs::File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| LOCAL.contains(&(found.f_type as u64 & 0xFFFF_FFFF)))
 }
 
-/// A range of a mapped file.
-#[cfg(target_os = "linux")]
-pub struct MappedRange<'a> {
-    file: &'a LocalFile,
-    map: &'a Map,
-    at: usize,
-    bytes: &'a [u8],
-}
-
-#[cfg(target_os = "linux")]
-impl<'a> MappedRange<'a> {
-    /// The bytes in place.
-    #[inline]
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// An error if the file was cut under the map.
-    #[inline]
-    pub fn intact(&self) -> Result<()> {
-        if !self.file.is_checked {
-            // A file that is cut inside a page reads as zeros from there to the end of the page, with no signal. A
-            // checksum sees that. Without one, a look at the last byte finds every cut but those in the last page,
-            // and only who reads from that one has to ask for the size.
-            self.map.touch_end();
-            if self.at + self.bytes.len() > self.map.last_page() {
-                self.file.unchanged()?;
-            }
-        }
-        match self.map.state() {
-            State::Intact => Ok(()),
-            state => Err(self.file.unreadable(self.map, state, self.at as u64)),
-        }
-    }
-}
-
 /// A local file.
 pub struct LocalFile {
-    path: PathBuf,
-    name: String,
-    identity: Identity,
-    handle: Arc<Handle>,
+    pub(super) path: PathBuf,
+    pub(super) name: String,
+    pub(super) identity: Identity,
+    pub(super) handle: Arc<Handle>,
     handles: Arc<Handles>,
-    /// Whether what is read is verified by checksums.
-    is_checked: bool,
     io: Io,
-    /// Whether reads past the page cache were asked for and are not to be had.
+    /// Whether O_DIRECT was asked for and cannot be had.
     is_refused: bool,
     /// Needs no descriptor, and is not one of the things that are closed when there are too many.
     #[cfg(target_os = "linux")]
-    map: Option<Map>,
+    pub(super) map: Option<Map>,
 }
 
 impl LocalFile {
-    /// Opens a file; its descriptor counts against the bound of `handles`. `is_checked`: what is read is verified by
-    /// checksums.
-    pub fn open(path: &Path, handles: &Arc<Handles>, io: Io, is_checked: bool) -> Result<Self> {
-        Self::open_as(path.to_string_lossy().into_owned(), path, handles, io, is_checked)
+    /// Opens a file; its descriptor counts against the bound of `handles`.
+    pub fn open(path: &Path, handles: &Arc<Handles>, io: Io) -> Result<Self> {
+        Self::open_as(path.to_string_lossy().into_owned(), path, handles, io)
     }
 
     /// [`open`](Self::open) of a file that errors call `name`.
-    pub fn open_as(
-        name: String,
-        path: &Path,
-        handles: &Arc<Handles>,
-        io: Io,
-        is_checked: bool,
-    ) -> Result<Self> {
-        let (file, metadata) = open(path, &name)?;
+    pub fn open_as(name: String, path: &Path, handles: &Arc<Handles>, io: Io) -> Result<Self> {
+        let (file, metadata) = identity::open(path, &name)?;
         let handle = Arc::new(Handle::default());
         let identity = Identity::of(&metadata);
         #[cfg(target_os = "linux")]
@@ -228,7 +94,6 @@ impl LocalFile {
             identity,
             handle,
             handles: handles.clone(),
-            is_checked,
             io,
             is_refused,
             #[cfg(target_os = "linux")]
@@ -236,13 +101,16 @@ impl LocalFile {
         })
     }
 
-    #[cfg(target_os = "linux")]
-    #[cold]
-    fn unreadable(&self, map: &Map, state: State, at: u64) -> Error {
-        match state {
-            State::Retired => Error::closed("these records were closed meanwhile").hint("open them again"),
-            _ => map.broken().in_file(&self.name).at(at),
-        }
+    /// The place of its descriptor.
+    pub fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// What whoever opened it should know about the way it is read: `"read ..."`.
+    pub fn warning(&self) -> Option<&'static str> {
+        self.is_refused.then_some(
+            "read through the page cache, because the file system has no reads past it, which io=\"direct\" asks for",
+        )
     }
 
     fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
@@ -250,7 +118,7 @@ impl LocalFile {
         if file.as_ref().is_some_and(|file| file.is_right(&self.identity)) {
             return Ok(file);
         }
-        let (file, metadata) = open(&self.path, &self.name)?;
+        let (file, metadata) = identity::open(&self.path, &self.name)?;
         let found = Identity::of(&metadata);
         if found != self.identity {
             return Err(Error::format("file changed since it was opened")
@@ -270,45 +138,28 @@ impl LocalFile {
             .at(position)
             .expected(format_args!("{} bytes in the file, as when it was opened", self.len()))
             .found(format_args!("its end at or before byte {position}"))
-            .hint("was it cut or written to meanwhile?")
+            .hint("the file was truncated or changed while it was open")
     }
 
-    fn failed(&self, position: u64, error: std::io::Error) -> Error {
+    fn refused(&self, position: u64, error: std::io::Error) -> Error {
         Error::io("reading failed", error).in_file(&self.name).at(position)
+    }
+
+    fn failed(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Ends(position) => self.ends_early(position),
+            Failure::Refused(position, error) => self.refused(position, error),
+            Failure::Stopped(error) => error,
+        }
     }
 
     #[cfg(target_os = "linux")]
     fn read_direct(&self, file: &OpenFile, direct: Direct, ops: &mut [ReadOp<'_>]) -> Result<()> {
         direct.read_many(&file.file, ops).map_err(|failure| match failure {
             direct::Failure::Ends(position) => self.ends_early(position),
-            direct::Failure::Refused(position, error) => self.failed(position, error.into()),
+            direct::Failure::Refused(position, error) => self.refused(position, error.into()),
         })
     }
-}
-
-fn open(path: &Path, name: &str) -> Result<(std::fs::File, Metadata)> {
-    let failed = |e| Error::io("cannot open", e).in_file(name);
-    // A look before the open: opening a pipe that nobody writes to would wait for ever.
-    let metadata = std::fs::metadata(path).map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(Error::io("cannot open", std::io::ErrorKind::IsADirectory.into()).in_file(name));
-    }
-    if !metadata.is_file() {
-        return Err(Error::argument("not a regular file, so its records cannot be read by number")
-            .in_file(name)
-            .hint("copy it to a file first"));
-    }
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    Ok((file, metadata))
-}
-
-/// One positional read, which may come back short.
-pub(crate) fn read_some(file: &std::fs::File, out: &mut [u8], at: u64) -> std::io::Result<usize> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::read_at(file, out, at);
-    #[cfg(windows)]
-    return std::os::windows::fs::FileExt::seek_read(file, out, at);
 }
 
 impl Drop for LocalFile {
@@ -327,7 +178,7 @@ impl Storage for LocalFile {
         self.identity.size
     }
 
-    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         if out.is_empty() {
             return Ok(());
         }
@@ -336,22 +187,14 @@ impl Storage for LocalFile {
         if let Some(file @ OpenFile { direct: Some(direct), .. }) = opened.as_deref() {
             return self.read_direct(file, *direct, &mut [ReadOp { at, out }]);
         }
-        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(()) };
-        let mut done = 0;
-        while done < out.len() {
-            let position = at + done as u64;
-            match read_some(file, &mut out[done..], position) {
-                Ok(0) => return Err(self.ends_early(position)),
-                Ok(n) => done += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.failed(position, e)),
-            }
-        }
-        Ok(())
+        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else {
+            return Err(Error::closed("the file was closed while it was read").in_file(&self.name));
+        };
+        positional::read_exact(file, out, at, cx.stop).map_err(|failure| self.failed(failure))
     }
 
     #[cfg(unix)]
-    fn read_many(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
+    fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
         #[cfg(target_os = "linux")]
         if let Some(file @ OpenFile { direct: Some(direct), .. }) = self.file()?.as_deref() {
             return self.read_direct(file, *direct, ops);
@@ -360,54 +203,20 @@ impl Storage for LocalFile {
         // and still go straight to their places.
         #[cfg(target_os = "linux")]
         let mut cold = super::cold::Cold::default();
-        let mut rest = ops;
+        let (mut rest, mut pace) = (ops, cx.pace());
         while !rest.is_empty() {
             let count = neighbours(rest);
             #[cfg(target_os = "linux")]
             let done = self.read_run(rest, |file, rest| cold.read(file, rest, count))?;
             #[cfg(not(target_os = "linux"))]
-            let done = self.read_run(rest, |file, rest| read_neighbours(file, &mut rest[..count]))?;
+            let done =
+                self.read_run(rest, |file, rest| super::vectored::read_neighbours(file, &mut rest[..count]))?;
             let (run, behind) = rest.split_at_mut(count);
-            self.finish_run(run, done)?;
+            self.finish_run(run, done, cx)?;
             rest = behind;
+            pace.step(done as u64 + 1024)?;
         }
         Ok(())
-    }
-
-    #[cfg(target_os = "linux")]
-    #[inline]
-    fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>> {
-        let Some(map) = &self.map else { return Ok(None) };
-        let begin = usize::try_from(at).unwrap_or(usize::MAX);
-        let Some(bytes) = map.bytes().get(begin..begin.saturating_add(length)) else {
-            bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
-            return Ok(None);
-        };
-        look_after_the_guard();
-        match map.state() {
-            State::Intact => Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes }))),
-            // Given back by one of several who share it: the others go on without.
-            State::Retired => Ok(None),
-            State::Broken => Err(self.unreadable(map, State::Broken, at)),
-        }
-    }
-
-    fn release(&self) {
-        self.handle.close();
-        #[cfg(target_os = "linux")]
-        if let Some(map) = &self.map {
-            map.retire();
-        }
-    }
-
-    fn has_descriptor(&self) -> bool {
-        self.handle.get().as_ref().is_some_and(|opened| opened.is_right(&self.identity))
-    }
-
-    fn warning(&self) -> Option<&'static str> {
-        self.is_refused.then_some(
-            "read through the page cache, because the file system has no reads past it, which io=\"direct\" asks for",
-        )
     }
 
     fn unchanged(&self) -> Result<()> {
@@ -416,7 +225,7 @@ impl Storage for LocalFile {
         let found = match opened {
             Some(opened) => opened.file.metadata(),
             // Of a map whose descriptor was closed, only the path is left to ask. Another file there says nothing.
-            None if self.is_mapped() => std::fs::metadata(&self.path),
+            None if self.mapped().is_some() => std::fs::metadata(&self.path),
             None => return Ok(()),
         };
         let size = match found {
@@ -430,77 +239,19 @@ impl Storage for LocalFile {
             .in_file(&self.name)
             .expected(format_args!("{} bytes, as when it was opened", self.len()))
             .found(format_args!("{size} bytes"))
-            .hint("was it cut or written to meanwhile?"))
+            .hint("the file was truncated or changed while it was open"))
     }
 
     #[cfg(target_os = "linux")]
-    fn is_mapped(&self) -> bool {
-        self.map.as_ref().is_some_and(|map| map.state() != State::Retired)
+    #[inline]
+    fn mapped(&self) -> Option<&dyn Mapped> {
+        self.map.as_ref().filter(|map| !map.is_retired()).map(|_| self as &dyn Mapped)
     }
 
-    #[cfg(target_os = "linux")]
-    fn export(&self) -> bool {
-        self.map.as_ref().is_some_and(Map::export)
+    #[cfg(not(target_os = "linux"))]
+    fn mapped(&self) -> Option<&dyn Mapped> {
+        None
     }
-
-    #[cfg(target_os = "linux")]
-    fn unexport(&self) {
-        if let Some(map) = &self.map {
-            map.unexport();
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn exported(&self, range: Range<u64>) -> Option<&[u8]> {
-        let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
-        self.map.as_ref()?.bytes().get(range)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn is_cached(&self, at: u64, length: usize) -> bool {
-        self.map.as_ref().is_none_or(|map| map.is_cached(at, length))
-    }
-
-    #[cfg(target_os = "linux")]
-    fn prefetch(&self, range: Range<u64>) {
-        /// Behind its first lines, the processor finds the rest of a record by itself.
-        const LINES: usize = 512;
-        let (Ok(begin), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end)) else { return };
-        if let Some(bytes) = self.map.as_ref().and_then(|map| map.bytes().get(begin..end)) {
-            prefetch::bytes(bytes, LINES);
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn will_need(&self, ranges: &mut dyn Iterator<Item = (u64, usize)>) {
-        if let Some(map) = &self.map {
-            map.will_need(ranges);
-        }
-    }
-}
-
-/// Frameworks may install a handler of their own after ours, so it is looked after again: at the first read of each
-/// thread, and once in a while. A look at every read would cost as much as the read.
-#[cfg(target_os = "linux")]
-fn look_after_the_guard() {
-    const EVERY: u32 = 1024;
-    thread_local! {
-        static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-    }
-    let reads = READS.get();
-    READS.set(reads.wrapping_add(1));
-    if reads.is_multiple_of(EVERY) {
-        super::map::ensure_guard();
-    }
-}
-
-/// How many of the first ranges lie one behind the other: at least 1, at most what one call takes.
-#[cfg(unix)]
-pub(super) fn neighbours(ops: &[ReadOp<'_>]) -> usize {
-    // The least that POSIX systems allow in one call is 16; Linux and macOS take 1024.
-    const MOST: usize = 1024;
-    let follows = |pair: &[ReadOp<'_>]| pair[0].at.checked_add(pair[0].out.len() as u64) == Some(pair[1].at);
-    1 + ops.windows(2).take(MOST - 1).take_while(|pair| follows(pair)).count()
 }
 
 #[cfg(unix)]
@@ -512,42 +263,30 @@ impl LocalFile {
         read: impl FnOnce(&std::fs::File, &mut [ReadOp<'_>]) -> rustix::io::Result<usize>,
     ) -> Result<usize> {
         let (opened, at) = (self.file()?, ops[0].at);
-        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(0) };
-        read(file, ops).map_err(|error| self.failed(at, error.into()))
+        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else {
+            return Err(Error::closed("the file was closed while it was read").in_file(&self.name));
+        };
+        read(file, ops).map_err(|error| self.refused(at, error.into()))
     }
 
     /// Reads what one call left undone, range by range.
-    fn finish_run(&self, run: &mut [ReadOp<'_>], mut done: usize) -> Result<()> {
+    fn finish_run(&self, run: &mut [ReadOp<'_>], mut done: usize, cx: &Cx<'_>) -> Result<()> {
         for op in run {
             let here = done.min(op.out.len());
             done -= here;
-            self.read_at(op.at + here as u64, &mut op.out[here..])?;
+            self.read_at(op.at + here as u64, &mut op.out[here..], cx)?;
         }
         Ok(())
-    }
-}
-
-/// Reads ranges that lie one behind the other with one call, which may come back short.
-#[cfg(unix)]
-pub(super) fn read_neighbours(file: &std::fs::File, run: &mut [ReadOp<'_>]) -> rustix::io::Result<usize> {
-    let Some(at) = run.first().map(|op| op.at) else { return Ok(0) };
-    let outcome = match run {
-        [op] => rustix::io::pread(file, &mut *op.out, at),
-        _ => {
-            let mut places: Vec<_> = run.iter_mut().map(|op| std::io::IoSliceMut::new(op.out)).collect();
-            rustix::io::preadv(file, &mut places, at)
-        }
-    };
-    match outcome {
-        Err(rustix::io::Errno::INTR) => Ok(0),
-        outcome => outcome,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
     use crate::error::Kind;
+    use crate::limits::Limits;
+    use crate::storage::file_set::FileSet;
 
     fn temp(content: &[u8]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -555,12 +294,30 @@ mod tests {
         file
     }
 
+    fn open_plain(temp: &tempfile::NamedTempFile) -> LocalFile {
+        LocalFile::open(temp.path(), &Handles::new(4), Io::Plain).unwrap()
+    }
+
+    fn with_cx<T>(act: impl FnOnce(&Cx<'_>) -> T) -> T {
+        let limits = Limits::default();
+        let files = FileSet::new(&limits);
+        act(&Cx::new(&Budget::new(&limits, &files)))
+    }
+
+    fn read_at(file: &LocalFile, at: u64, out: &mut [u8]) -> Result<()> {
+        with_cx(|cx| file.read_at(at, out, cx))
+    }
+
+    fn read_many(file: &LocalFile, ops: &mut [ReadOp<'_>]) -> Result<()> {
+        with_cx(|cx| file.read_many(ops, cx))
+    }
+
     #[test]
     fn a_file_cut_under_the_reader_is_a_truncation_error() {
         let temp = temp(b"0123456789");
-        let file = LocalFile::open(temp.path(), &Handles::new(4), Io::Plain, true).unwrap();
+        let file = open_plain(&temp);
         std::fs::OpenOptions::new().write(true).open(temp.path()).unwrap().set_len(4).unwrap();
-        let error = file.read_at(2, &mut [0; 8]).unwrap_err();
+        let error = read_at(&file, 2, &mut [0; 8]).unwrap_err();
         assert!(matches!(error.kind(), Kind::Truncated));
         assert_eq!(error.offset(), Some(4));
     }
@@ -568,39 +325,39 @@ mod tests {
     #[test]
     fn a_replaced_file_keeps_its_bytes_while_open_and_is_refused_when_opened_again() {
         let temp = temp(b"old bytes");
-        let file = LocalFile::open(temp.path(), &Handles::new(4), Io::Plain, true).unwrap();
+        let file = open_plain(&temp);
         let new = temp.path().with_extension("new");
         std::fs::write(&new, b"new").unwrap();
         std::fs::rename(&new, temp.path()).unwrap();
         let mut out = [0; 3];
-        file.read_at(0, &mut out).unwrap();
+        read_at(&file, 0, &mut out).unwrap();
         assert_eq!(&out, b"old");
-        file.release();
-        assert!(file.read_at(0, &mut out).unwrap_err().to_string().contains("file changed"));
+        file.handle().close();
+        assert!(read_at(&file, 0, &mut out).unwrap_err().to_string().contains("file changed"));
     }
 
     #[test]
     fn neighbouring_ranges_and_others_are_read_alike() {
         let content: Vec<u8> = (0..200u8).collect();
         let temp = temp(&content);
-        let file = LocalFile::open(temp.path(), &Handles::new(4), Io::Plain, true).unwrap();
+        let file = open_plain(&temp);
         let ranges = [(0, 3), (3, 0), (3, 7), (10, 90), (50, 10), (60, 140), (0, 1)];
         let mut out: Vec<Vec<u8>> = ranges.iter().map(|&(_, n)| vec![0; n]).collect();
         let mut ops: Vec<_> = ranges.iter().zip(&mut out).map(|(&(at, _), out)| ReadOp { at, out }).collect();
-        file.read_many(&mut ops).unwrap();
+        read_many(&file, &mut ops).unwrap();
         for ((at, n), out) in ranges.iter().zip(&out) {
             assert_eq!(out, &content[*at as usize..*at as usize + n]);
         }
         let (mut a, mut b) = ([0; 100], [0; 101]);
         let mut past = [ReadOp { at: 0, out: &mut a }, ReadOp { at: 100, out: &mut b }];
-        assert!(matches!(file.read_many(&mut past).unwrap_err().kind(), Kind::Truncated));
+        assert!(matches!(read_many(&file, &mut past).unwrap_err().kind(), Kind::Truncated));
     }
 
     #[test]
     fn a_folder_and_a_missing_file_keep_the_system_error() {
         let dir = tempfile::tempdir().unwrap();
         for path in [dir.path().to_owned(), dir.path().join("missing")] {
-            let Err(error) = LocalFile::open(&path, &Handles::new(1), Io::Auto, true) else {
+            let Err(error) = LocalFile::open(&path, &Handles::new(1), Io::Auto) else {
                 panic!("opened {path:?}")
             };
             assert!(matches!(error.kind(), Kind::Io(_)));

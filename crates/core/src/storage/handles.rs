@@ -4,7 +4,7 @@
 //! was not used lately: the hand goes round, gives each used cell a second chance and takes the first that
 //! was not used since. There is no lock, so a fork at any moment leaves nothing locked in the child.
 
-use super::file::OpenFile;
+use super::identity::OpenFile;
 use arc_swap::{ArcSwapOption, Guard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -37,20 +37,23 @@ impl Handle {
 pub struct Handles {
     ring: Box<[ArcSwapOption<Handle>]>,
     hand: AtomicUsize,
+    /// Cells at the end of the ring that are not used, because something else holds a descriptor.
+    occupied: AtomicUsize,
 }
 
 impl Handles {
     /// Keeps at most `limit` descriptors open (one at the least).
     pub fn new(limit: usize) -> Arc<Self> {
         let ring = (0..limit.max(1)).map(|_| ArcSwapOption::empty()).collect();
-        Arc::new(Handles { ring, hand: AtomicUsize::new(0) })
+        Arc::new(Handles { ring, hand: AtomicUsize::new(0), occupied: AtomicUsize::new(0) })
     }
 
     /// Puts an opened file into its handle, and closes another one if there are too many.
     pub fn admit(&self, handle: &Arc<Handle>, file: Arc<OpenFile>) {
         // Two rounds are enough: after the first, every used mark is gone.
-        for _ in 0..2 * self.ring.len() {
-            let cell = &self.ring[self.hand.fetch_add(1, Relaxed) % self.ring.len()];
+        let cells = self.cells();
+        for _ in 0..2 * cells {
+            let cell = &self.ring[self.hand.fetch_add(1, Relaxed) % cells];
             let spare = match &*cell.load() {
                 None => true,
                 Some(other) => !other.used.swap(false, Relaxed),
@@ -66,6 +69,26 @@ impl Handles {
             }
         }
         // Other threads used every cell meanwhile: this descriptor is used once and not kept.
+    }
+
+    /// How many cells are in use: one at the least.
+    fn cells(&self) -> usize {
+        self.ring.len().saturating_sub(self.occupied.load(Relaxed)).max(1)
+    }
+
+    /// Gives one descriptor of the bound to somebody else, and closes a file for it if need be.
+    pub fn occupy(&self) {
+        self.occupied.fetch_add(1, Relaxed);
+        for cell in &self.ring[self.cells()..] {
+            if let Some(handle) = cell.swap(None) {
+                handle.close();
+            }
+        }
+    }
+
+    /// The end of one [`occupy`](Self::occupy).
+    pub fn vacate(&self) {
+        self.occupied.fetch_sub(1, Relaxed);
     }
 
     #[cfg(test)]
@@ -91,6 +114,13 @@ mod tests {
             assert!(all[0].get().is_some(), "a handle in use keeps its descriptor");
             assert!(handles.open() <= 3);
         }
+        assert_eq!(handles.open(), 3);
+        handles.occupy();
+        assert_eq!(handles.open(), 2);
+        all.iter().for_each(|handle| handles.admit(handle, file()));
+        assert_eq!(handles.open(), 2);
+        handles.vacate();
+        all.iter().for_each(|handle| handles.admit(handle, file()));
         assert_eq!(handles.open(), 3);
     }
 }

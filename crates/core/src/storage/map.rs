@@ -83,6 +83,12 @@ impl Map {
         }
     }
 
+    /// Whether it was given back.
+    #[inline]
+    pub fn is_retired(&self) -> bool {
+        self.state() == State::Retired
+    }
+
     /// Looks at the last byte. If the file was cut in a page before that one, this finds out, as a read of the size
     /// would, at the price of a look at memory. A cut inside the last page stays unseen.
     #[inline]

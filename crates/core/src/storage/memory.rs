@@ -1,7 +1,8 @@
 //! Bytes that are already in memory.
 
-use super::{Borrowed, Storage};
+use super::{Borrowed, Mapped, Storage};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::Result;
 use std::ops::Range;
 
@@ -27,7 +28,7 @@ impl<B: AsRef<[u8]> + Send + Sync> Storage for Memory<B> {
         self.bytes.as_ref().len() as u64
     }
 
-    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
         let all = self.bytes.as_ref();
         let range = bytes::range("read", at, out.len() as u64, all.len() as u64)
             .map_err(|e| e.in_file(&self.name))?;
@@ -35,6 +36,13 @@ impl<B: AsRef<[u8]> + Send + Sync> Storage for Memory<B> {
         Ok(())
     }
 
+    #[inline]
+    fn mapped(&self) -> Option<&dyn Mapped> {
+        Some(self)
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> Mapped for Memory<B> {
     fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>> {
         let all = self.bytes.as_ref();
         let range =

@@ -2,37 +2,46 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | [`location`] | the one place that opens things to read: from a location to a storage |
+//! | [`file`] | a local file |
+//! | `identity` | whether a file that is opened again is still the same file |
+//! | `map`, `mapped_file` | a memory-mapped file and its SIGBUS handler; what can be borrowed from it (Linux) |
+//! | `positional`, `vectored` | reads at a position: of one range, of neighbouring ranges |
 //! | `cold` | batches that the page cache may not have (Linux) |
-//! | `direct` | reading past the page cache (Linux) |
-//! | [`file`] | a local file: mapped where that is safe, else positional reads |
-//! | [`handles`] | the bound on how many descriptors are open |
-//! | `map` | a mapped file and its guard (Linux) |
+//! | `direct`, `uring` | reads past the page cache with O_DIRECT, many in flight (Linux) |
+//! | [`handles`], [`file_set`] | the bound on open descriptors; what the files of a data set share |
 //! | [`memory`] | bytes that are already in memory |
-//! | [`output`] | what a writer writes to: streams, patches |
-//! | [`publish`] | the one helper that makes a file appear whole or not at all |
-//! | [`skim`] | reading headers and skipping what lies between them |
-//! | `uring` | many reads in flight at once (Linux) |
-//! | [`window`] | reading from front to back in large pieces |
+//! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
+//! | [`window`] | reading from front to back, in large pieces or skipping |
+//! | [`output`], [`publish`] | what a writer writes to; how a file appears whole or not at all |
 //!
-//! Another way of reading (an object store) is one more file
-//! here with one more `impl Storage`.
+//! Another way of reading (an object store) is one more file here with one more `impl Storage`.
 
 #[cfg(target_os = "linux")]
 mod cold;
 #[cfg(target_os = "linux")]
 pub mod direct;
 pub mod file;
+pub mod file_set;
 pub mod handles;
+mod identity;
+pub mod location;
 #[cfg(target_os = "linux")]
 pub mod map;
+#[cfg(target_os = "linux")]
+mod mapped_file;
 pub mod memory;
 pub mod output;
+mod positional;
 pub mod publish;
-pub mod skim;
+pub mod spool;
 #[cfg(target_os = "linux")]
 pub mod uring;
+#[cfg(unix)]
+mod vectored;
 pub mod window;
 
+use crate::cx::Cx;
 use crate::error::Result;
 use std::ops::Range;
 
@@ -58,53 +67,11 @@ pub trait Storage: Send + Sync {
     }
 
     /// Fills `out` with the bytes from `at` on. A storage that ends early is a truncation error.
-    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()>;
+    fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()>;
 
     /// Fills many ranges at once. Returns with nothing in flight.
-    fn read_many(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
-        ops.iter_mut().try_for_each(|op| self.read_at(op.at, op.out))
-    }
-
-    /// A range in place, where it is in memory or mapped and nothing has to be copied. None: it has to be read.
-    fn borrow(&self, _at: u64, _length: usize) -> Result<Option<Borrowed<'_>>> {
-        Ok(None)
-    }
-
-    /// Whether ranges can be borrowed, as far as is known beforehand.
-    fn is_mapped(&self) -> bool {
-        self.is_memory()
-    }
-
-    /// Whether a read of what can be borrowed could also be made by a system call at once, with nothing to open.
-    fn has_descriptor(&self) -> bool {
-        false
-    }
-
-    /// Whether borrowed bytes are certainly in memory, so that looking at them never waits for a disk.
-    fn is_memory(&self) -> bool {
-        false
-    }
-
-    /// What whoever opened it should know about the way it is read: `"read ..."`.
-    fn warning(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Gives descriptors and maps back.
-    fn release(&self) {}
-
-    /// Keeps what can be borrowed in place until [`unexport`](Self::unexport), for somebody who looks at it without
-    /// checks. False: there is nothing to keep.
-    fn export(&self) -> bool {
-        false
-    }
-
-    /// The end of one [`export`](Self::export).
-    fn unexport(&self) {}
-
-    /// Bytes in place, for who has called [`export`](Self::export).
-    fn exported(&self, _range: Range<u64>) -> Option<&[u8]> {
-        None
+    fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
+        ops.iter_mut().try_for_each(|op| self.read_at(op.at, op.out, cx))
     }
 
     /// An error if the bytes are not the ones that were there at the beginning: asked when something does not fit.
@@ -112,26 +79,59 @@ pub trait Storage: Send + Sync {
         Ok(())
     }
 
-    /// Tells that ranges `(at, length)` are about to be borrowed, so that cold ones are fetched together.
-    fn will_need(&self, _ranges: &mut dyn Iterator<Item = (u64, usize)>) {}
+    /// What can be done with bytes that are in memory already. None: they have to be read.
+    #[inline]
+    fn mapped(&self) -> Option<&dyn Mapped> {
+        None
+    }
+}
+
+/// A storage whose bytes can be looked at in place: a memory-mapped file, or bytes in memory.
+pub trait Mapped: Send + Sync {
+    /// A range in place. None: it has to be read after all.
+    fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>>;
+
+    /// Whether looking at the bytes never waits for a disk.
+    fn is_memory(&self) -> bool;
+
+    /// Whether a range could also be read by a system call at once, with nothing to open.
+    fn has_descriptor(&self) -> bool {
+        false
+    }
 
     /// Whether a range can be borrowed without waiting for a disk. Costs a system call.
     fn is_cached(&self, _at: u64, _length: usize) -> bool {
         true
     }
 
+    /// Tells that ranges `(at, length)` are about to be borrowed, so that cold ones are fetched together.
+    fn will_need(&self, _ranges: &mut dyn Iterator<Item = (u64, usize)>) {}
+
     /// Tells that a range is about to be borrowed, so that its beginning comes into the processor's cache.
     fn prefetch(&self, _range: Range<u64>) {}
+
+    /// Keeps the bytes in place until [`unexport`](Self::unexport), for somebody who looks at them without checks.
+    /// False: they cannot be kept.
+    fn export(&self) -> bool;
+
+    /// The end of one [`export`](Self::export).
+    fn unexport(&self) {}
+
+    /// Bytes in place, for who has called [`export`](Self::export).
+    fn exported(&self, range: Range<u64>) -> Option<&[u8]>;
+
+    /// Gives the memory back, unless somebody has exported it. Readers go on by plain reads.
+    fn retire(&self) {}
 }
 
 /// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if
-/// [`intact`](Self::intact) says so afterwards.
+/// [`confirm`](Self::confirm) says so afterwards.
 pub enum Borrowed<'a> {
     /// In memory, where nobody changes them.
     Memory(&'a [u8]),
     /// In a mapped file, which is held open.
     #[cfg(target_os = "linux")]
-    Mapped(file::MappedRange<'a>),
+    Mapped(mapped_file::MappedRange<'a>),
 }
 
 impl Borrowed<'_> {
@@ -145,37 +145,63 @@ impl Borrowed<'_> {
         }
     }
 
-    /// An error if the bytes that were seen are not those of the file.
+    /// An error if the bytes that were seen are not those of the file. `verified`: a checksum has covered them, so
+    /// that only a signal has to be looked for.
     #[inline]
-    pub fn intact(&self) -> Result<()> {
+    pub fn confirm(&self, verified: bool) -> Result<()> {
         match self {
             Borrowed::Memory(_) => Ok(()),
             #[cfg(target_os = "linux")]
-            Borrowed::Mapped(range) => range.intact(),
+            Borrowed::Mapped(range) => range.confirm(verified),
         }
     }
 
-    /// The result of `act` on the bytes, unless they were not intact: then that is the error, whatever `act` made
-    /// of them.
+    /// The result of `act` on the bytes, unless they were not those of the file: then that is the error, whatever
+    /// `act` made of them.
     #[inline]
-    pub fn with<T>(&self, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    pub fn with<T>(&self, verified: bool, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         let result = act(self.bytes());
-        self.intact()?;
+        self.confirm(verified)?;
         result
     }
 }
 
-/// Reads `length` bytes at `at` into a new buffer, after checking that the storage has them, so that a
-/// claimed length never allocates more than the file could fill.
-pub fn read_vec(storage: &dyn Storage, what: &'static str, at: u64, length: u64) -> Result<Vec<u8>> {
-    /// Zeroing all of a large buffer first would touch its memory twice; a piece of this size stays in the cache.
-    const PIECE: usize = 1 << 20;
+/// Reads `length` bytes at `at` into a new buffer, after checking that the storage has them. The buffer grows with the
+/// bytes that have come: a sparse file of a few bytes on disk can have any size.
+pub fn read_vec(
+    storage: &dyn Storage,
+    what: &'static str,
+    at: u64,
+    length: u64,
+    cx: &Cx<'_>,
+) -> Result<Vec<u8>> {
     crate::bytes::range(what, at, length, storage.len())?;
     let mut out = crate::bytes::reserved(what, length)?;
+    read_to_end_of(storage, &mut out, at, length, cx)?;
+    Ok(out)
+}
+
+/// Appends bytes from `at` on until `out` holds `length` of them. `out` has room for them.
+pub(crate) fn read_to_end_of(
+    storage: &dyn Storage,
+    out: &mut Vec<u8>,
+    at: u64,
+    length: u64,
+    cx: &Cx<'_>,
+) -> Result<()> {
+    /// Zeroing all of a large buffer first would touch its memory twice; a piece of this size stays in the cache.
+    const PIECE: u64 = 1 << 20;
     while (out.len() as u64) < length {
         let done = out.len();
-        out.resize(done + PIECE.min(length as usize - done), 0);
-        storage.read_at(at + done as u64, &mut out[done..])?;
+        let piece = PIECE.min(length - done as u64) as usize;
+        out.resize(done + piece, 0);
+        if let Err(error) = storage.read_at(at + done as u64, &mut out[done..], cx) {
+            out.truncate(done);
+            return Err(error);
+        }
+        if piece as u64 == PIECE {
+            cx.check()?;
+        }
     }
-    Ok(out)
+    Ok(())
 }

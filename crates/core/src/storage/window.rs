@@ -1,40 +1,88 @@
-//! Reading a storage from front to back in large pieces, for walks that look at every byte.
+//! Reading a storage from front to back: everything, or headers with gaps between them.
+//!
+//! A window learns from the requests how to read. As long as they follow each other it reads large pieces; where they
+//! skip, it reads what is asked for and no more.
 
-use super::Storage;
+use super::{Storage, read_to_end_of};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::Result;
 
-/// How much is read at once: large enough for a disk to stream, small enough to stay in cache.
-const WINDOW: u64 = 1 << 20;
+/// Requests no further apart than this follow each other: the gap is read with them.
+const NEAR: u64 = 16 << 10;
+/// How much is read first, before it is known how far apart requests are: many a file is smaller.
+const FIRST: u64 = 64 << 10;
+/// The most that is read beyond what is asked for: enough for a disk to stream, and little enough for the cache.
+const LARGEST: u64 = 1 << 20;
 
-/// A window that moves over a storage.
+/// A part of a storage in memory, moving forward.
 pub struct Window<'a> {
     storage: &'a dyn Storage,
+    cx: &'a Cx<'a>,
     buffer: Vec<u8>,
+    /// Where the buffer begins in the storage.
     begin: u64,
+    /// Where the last request ended.
+    last: u64,
+    /// How much to read at once.
+    ahead: u64,
 }
 
 impl<'a> Window<'a> {
-    /// A window over `storage`, with nothing read yet.
-    pub fn new(storage: &'a dyn Storage) -> Self {
-        Window { storage, buffer: Vec::new(), begin: 0 }
+    /// Nothing is read yet.
+    pub fn new(storage: &'a dyn Storage, cx: &'a Cx<'a>) -> Self {
+        Window { storage, cx, buffer: Vec::new(), begin: 0, last: 0, ahead: FIRST }
     }
 
-    /// `length` bytes at `at`. Holds no more than the larger of one window and `length` bytes.
+    /// How many bytes the storage has.
+    pub fn size(&self) -> u64 {
+        self.storage.len()
+    }
+
+    /// The context of the call that reads.
+    pub fn cx(&self) -> &'a Cx<'a> {
+        self.cx
+    }
+
+    /// `length` bytes at `at`. Holds about the larger of one window and `length` bytes.
+    #[inline]
     pub fn get(&mut self, what: &'static str, at: u64, length: u64) -> Result<&[u8]> {
         let range = bytes::range(what, at, length, self.storage.len())?;
         let held = self.begin..self.begin + self.buffer.len() as u64;
         if range.start < held.start || range.end > held.end {
-            let wanted = length.max(WINDOW).min(self.storage.len() - at);
-            self.buffer.resize(bytes::in_memory(what, wanted)?, 0);
-            self.begin = at;
-            if let Err(error) = self.storage.read_at(at, &mut self.buffer) {
-                self.buffer.clear();
-                return Err(error);
-            }
+            self.fill(what, at, length)?;
         }
+        self.last = range.end;
         let from = (range.start - self.begin) as usize;
         Ok(&self.buffer[from..from + length as usize])
+    }
+
+    /// `length` bytes at `at`, or as many as the storage has from there on.
+    pub fn get_up_to(&mut self, what: &'static str, at: u64, length: u64) -> Result<&[u8]> {
+        self.get(what, at, length.min(self.storage.len().saturating_sub(at)))
+    }
+
+    fn fill(&mut self, what: &'static str, at: u64, length: u64) -> Result<()> {
+        self.cx.check()?;
+        let follows = at.abs_diff(self.last) <= NEAR;
+        let wanted = if follows { self.ahead.max(length) } else { length };
+        if follows {
+            self.ahead = (2 * self.ahead).min(LARGEST);
+        }
+        let wanted = wanted.min(self.storage.len() - at);
+        // What the end of the buffer has already is not read again.
+        let kept = at.checked_sub(self.begin).filter(|&skip| skip < self.buffer.len() as u64);
+        match kept {
+            Some(skip) => drop(self.buffer.drain(..skip as usize)),
+            None => self.buffer.clear(),
+        }
+        if self.buffer.capacity() as u64 > 4 * LARGEST.max(wanted) {
+            // One long record must not hold its memory for the rest of the file.
+            self.buffer.shrink_to(wanted as usize);
+        }
+        self.begin = at;
+        bytes::reserve_bytes(what, &mut self.buffer, wanted)?;
+        read_to_end_of(self.storage, &mut self.buffer, at, wanted, self.cx)
     }
 
     /// Calls `each` with consecutive pieces of `at..at + length`, none larger than a window.
@@ -46,11 +94,92 @@ impl<'a> Window<'a> {
         mut each: impl FnMut(&[u8]),
     ) -> Result<()> {
         while length > 0 {
-            let piece = length.min(WINDOW);
+            let piece = length.min(LARGEST);
             each(self.get(what, at, piece)?);
             at += piece;
             length -= piece;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+    use crate::limits::Limits;
+    use crate::storage::file_set::FileSet;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// Counts what is read of it; every byte is its offset modulo 251.
+    #[derive(Default)]
+    struct Counting {
+        size: u64,
+        reads: AtomicU64,
+        bytes: AtomicU64,
+    }
+
+    impl Storage for Counting {
+        fn name(&self) -> &str {
+            "counting"
+        }
+        fn len(&self) -> u64 {
+            self.size
+        }
+        fn read_at(&self, at: u64, out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
+            self.reads.fetch_add(1, Relaxed);
+            self.bytes.fetch_add(out.len() as u64, Relaxed);
+            (at..).zip(out).for_each(|(at, byte)| *byte = (at % 251) as u8);
+            Ok(())
+        }
+    }
+
+    fn is_right(at: u64, piece: &[u8]) -> bool {
+        (at..).zip(piece).all(|(at, &byte)| byte == (at % 251) as u8)
+    }
+
+    /// Reads pieces of `length` bytes, `step` apart; returns how many reads of how many bytes that took.
+    fn read(size: u64, step: u64, length: u64) -> (u64, u64) {
+        let storage = Counting { size, ..Counting::default() };
+        let limits = Limits::default();
+        let files = FileSet::new(&limits);
+        let budget = Budget::new(&limits, &files);
+        let cx = Cx::new(&budget);
+        let mut window = Window::new(&storage, &cx);
+        for at in (0..size - length).step_by(step as usize) {
+            assert!(is_right(at, window.get("piece", at, length).unwrap()), "{at}");
+        }
+        (storage.reads.into_inner(), storage.bytes.into_inner())
+    }
+
+    #[test]
+    fn near_headers_come_in_large_reads_and_far_ones_in_small_reads() {
+        let (reads, bytes) = read(64 << 20, 100, 20);
+        assert!(reads < 100 && bytes < 66 << 20, "{reads} reads of {bytes} bytes");
+        let (reads, bytes) = read(64 << 30, 32 << 20, 20);
+        assert!(reads == 2048 && bytes < 256 << 10, "{reads} reads of {bytes} bytes");
+    }
+
+    #[test]
+    fn everything_is_read_about_once_whatever_the_pieces_are() {
+        for length in [1000, 100_000, 1_000_000, 3_000_000] {
+            let (_, bytes) = read(64 << 20, length, length);
+            assert!(bytes < 66 << 20, "{bytes} bytes in pieces of {length}");
+        }
+    }
+
+    #[test]
+    fn a_header_and_then_its_chunk_are_read_once() {
+        let storage = Counting { size: 64 << 20, ..Counting::default() };
+        let limits = Limits::default();
+        let files = FileSet::new(&limits);
+        let budget = Budget::new(&limits, &files);
+        let cx = Cx::new(&budget);
+        let mut window = Window::new(&storage, &cx);
+        for at in (0..60 << 20).step_by(2_500_000) {
+            assert!(is_right(at, window.get("header", at, 20).unwrap()));
+            assert!(is_right(at, window.get("chunk", at, 2_500_000).unwrap()));
+        }
+        assert!(storage.bytes.into_inner() < 70 << 20);
     }
 }

@@ -1,15 +1,16 @@
 //! Where chunks begin under a view: what a block shuffle aligns its blocks with.
 
 use super::View;
+use crate::cx::Cx;
 use crate::error::Result;
 use crate::reader::Reader;
 
 /// How many records each chunk holds, where that is one number for all files. The last chunk of a file may be shorter.
-pub fn chunk_records(reader: &Reader) -> Result<Option<u64>> {
+pub fn chunk_records(reader: &Reader, cx: &Cx<'_>) -> Result<Option<u64>> {
     // What files of several chunks say, and the most that the only chunk of a file holds.
     let (mut full, mut only) = (None, 0);
     for shard in reader.shards().iter().filter(|shard| shard.records() > 0) {
-        let table = &shard.source()?.table;
+        let table = &shard.source(cx)?.table;
         let (first, _) = table.locate(0)?;
         let (last, _) = table.locate(table.records() - 1)?;
         if last.first_record == 0 {

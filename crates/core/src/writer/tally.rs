@@ -1,10 +1,11 @@
 //! What was written, added up, and compared with what a file holds.
 
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions};
 use crate::hash::highway::Hasher;
-use crate::storage::file::{Io, LocalFile};
-use crate::storage::handles::Handles;
+use crate::storage::file::Io;
+use crate::storage::location::Location;
 use std::path::Path;
 
 /// Adds up records as they go by.
@@ -37,19 +38,20 @@ impl Tally {
     }
 }
 
-/// Reads the file at `path` and compares its records with what was written. `step` may stop it with an error.
+/// Reads the file at `path` and compares its records with what was written.
 pub fn check(
     path: &Path,
     format: &dyn Format,
     options: &ReadOptions,
     written: Sum,
-    step: &mut dyn FnMut() -> Result<()>,
+    cx: &Cx<'_>,
 ) -> Result<()> {
-    let file = LocalFile::open(path, &Handles::new(1), Io::Plain, true)?;
+    let opened = Location::path(path.to_owned()).open(Io::Plain, cx.budget.files())?;
     let mut tally = Tally::default();
-    format.scan(&file, options, &mut |record| {
+    let mut pace = cx.pace();
+    format.scan(&*opened.storage, options, cx, &mut |record| {
         tally.add(record);
-        step()
+        pace.step(record.len() as u64 + 64)
     })?;
     let found = tally.sum();
     if found == written {

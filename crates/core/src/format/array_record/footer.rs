@@ -2,6 +2,7 @@
 
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript, VERSION};
 use super::settings::codec_in;
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::block::{BLOCK, is_boundary};
 use crate::format::riegeli::chunk::{CHUNK_HEADER, HEADER_SPAN, StoredChunk, kind};
@@ -29,7 +30,7 @@ pub struct Place {
 
 impl Place {
     /// Reads the postscript in the last block of the file.
-    pub fn find(storage: &dyn Storage, options: &ReadOptions) -> Result<Self> {
+    pub fn find(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let size = storage.len();
         let Some(at) = size.checked_sub(BLOCK) else {
             return Err(Error::truncated("ArrayRecord postscript is missing: the file is too short")
@@ -38,7 +39,7 @@ impl Place {
                 .found(format_args!("{size} bytes"))
                 .hint(CUT));
         };
-        let postscript = first_postscript(storage, at, options).map_err(|e| {
+        let postscript = first_postscript(storage, at, options, cx).map_err(|e| {
             // Every writer ends on a block boundary, so a file that does not has lost its end.
             let cut = !size.is_multiple_of(BLOCK) || !matches!(e.kind(), Kind::Checksum);
             damaged("postscript", e, if cut { Kind::Truncated } else { Kind::Checksum }, at)
@@ -60,15 +61,20 @@ impl Place {
     }
 }
 
-fn first_postscript(storage: &dyn Storage, at: u64, options: &ReadOptions) -> Result<Postscript> {
-    let chunk = StoredChunk::fetch(storage, at, storage.len(), options.checksums)?;
+fn first_postscript(
+    storage: &dyn Storage,
+    at: u64,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Result<Postscript> {
+    let chunk = StoredChunk::fetch(storage, at, storage.len(), options.checksums, cx)?;
     let chunk = chunk.view()?;
     let none =
         || Error::format("the last block holds no postscript").at(at).expected("3 records").found("none");
     if chunk.header.records == 0 {
         return Err(none());
     }
-    let decoded = chunk.decode(&options.limits)?;
+    let decoded = chunk.decode(cx)?;
     let first = decoded.row(0).ok_or_else(none)?;
     let postscript = Postscript::read(first)?;
     postscript.ok_or_else(|| {
@@ -117,8 +123,13 @@ pub struct Footer<'a> {
 
 impl<'a> Footer<'a> {
     /// Verifies the footer chunk and reads its first record.
-    pub fn open(storage: &'a dyn Storage, place: Place, options: &ReadOptions) -> Result<Self> {
-        Self::open_chunk(storage, place, options).map_err(|e| match e.kind() {
+    pub fn open(
+        storage: &'a dyn Storage,
+        place: Place,
+        options: &ReadOptions,
+        cx: &'a Cx<'a>,
+    ) -> Result<Self> {
+        Self::open_chunk(storage, place, options, cx).map_err(|e| match e.kind() {
             Kind::Checksum => damaged("footer", e, Kind::Checksum, place.footer),
             Kind::Truncated => damaged("footer", e, Kind::Truncated, place.footer),
             // The bytes are what the writer wrote; a cut is not what is wrong with them.
@@ -127,8 +138,13 @@ impl<'a> Footer<'a> {
         })
     }
 
-    fn open_chunk(storage: &'a dyn Storage, place: Place, options: &ReadOptions) -> Result<Self> {
-        let data = ChunkData::find(storage, place.footer, place.postscript, options.checksums)?;
+    fn open_chunk(
+        storage: &'a dyn Storage,
+        place: Place,
+        options: &ReadOptions,
+        cx: &'a Cx<'a>,
+    ) -> Result<Self> {
+        let data = ChunkData::find(storage, place.footer, place.postscript, options.checksums, cx)?;
         let small = data.header.data_size <= SMALL && data.header.decoded <= SMALL;
         let stream = if data.header.kind == kind::SIMPLE && !small {
             data.verify()?;
@@ -139,8 +155,9 @@ impl<'a> Footer<'a> {
         let mut records = match stream {
             Some(stream) => Records::Stream(Box::new(stream)),
             None => {
-                let chunk = StoredChunk::fetch(storage, place.footer, place.postscript, options.checksums)?;
-                Records::Whole(chunk.view()?.decode(&options.limits)?, 0)
+                let chunk =
+                    StoredChunk::fetch(storage, place.footer, place.postscript, options.checksums, cx)?;
+                Records::Whole(chunk.view()?.decode(cx)?, 0)
             }
         };
         let metadata = records.next_record()?.map(Metadata::read).transpose()?.flatten();
@@ -195,7 +212,7 @@ impl<'a> Footer<'a> {
     }
 
     /// Reads all entries into a table.
-    pub fn into_table(mut self, options: &ReadOptions) -> Result<ChunkTable> {
+    pub fn into_table(mut self, options: &ReadOptions, cx: &Cx<'_>) -> Result<ChunkTable> {
         let place = self.place;
         let wrong = |error: Error| {
             if matches!(error.kind(), Kind::Io(_)) {
@@ -203,7 +220,7 @@ impl<'a> Footer<'a> {
             }
             error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(place.footer)
         };
-        let mut builder = Builder::new(options)?.expecting(self.metadata.chunks);
+        let mut builder = Builder::new(options, cx).expecting(self.metadata.chunks);
         while let Some(entry) = self.next_entry()? {
             builder.push(entry).map_err(wrong)?;
         }

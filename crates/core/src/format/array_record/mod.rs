@@ -27,6 +27,7 @@ mod tests;
 use super::options::WriteOptions;
 use super::riegeli::walk::walk;
 use super::{Carried, Encoder, Format, Probe, ReadOptions, Span, Table};
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::storage::Storage;
 use encoder::ArrayRecordEncoder;
@@ -54,34 +55,35 @@ impl Format for ArrayRecord {
         &[".array_record", ".arrayrecord"]
     }
 
-    fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
+    fn probe(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
         let mut head = [0; SIGNATURE.len()];
         if storage.len() >= head.len() as u64 {
-            storage.read_at(0, &mut head)?;
+            storage.read_at(0, &mut head, cx)?;
             if head == SIGNATURE {
                 return Ok(Probe::Yes);
             }
         }
         // A damaged beginning does not keep a file from being read.
-        match Place::find(storage, &ReadOptions::default()) {
+        match Place::find(storage, options, cx) {
             Ok(_) => Ok(Probe::Yes),
             Err(error) if is_io(&error) => Err(error),
             Err(_) => Ok(Probe::No),
         }
     }
 
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
-        let place = Place::find(storage, options)?;
-        Ok(Box::new(Footer::open(storage, place, options)?.into_table(options)?))
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
+        let place = Place::find(storage, options, cx)?;
+        Ok(Box::new(Footer::open(storage, place, options, cx)?.into_table(options, cx)?))
     }
 
     fn scan(
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        scan::scan(storage, options, visit)
+        scan::scan(storage, options, cx, visit)
     }
 
     fn scan_chunks(
@@ -89,33 +91,35 @@ impl Format for ArrayRecord {
         storage: &dyn Storage,
         options: &ReadOptions,
         write: &WriteOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
     ) -> Result<bool> {
-        scan::scan_chunks(storage, options, &Settings::new(write)?, visit)
+        scan::scan_chunks(storage, options, &Settings::new(write)?, cx, visit)
     }
 
-    fn count(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
-        let place = Place::find(storage, options)?;
-        Ok(Footer::open(storage, place, options)?.metadata.records)
+    fn count(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
+        let place = Place::find(storage, options, cx)?;
+        Ok(Footer::open(storage, place, options, cx)?.metadata.records)
     }
 
     fn walk(
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Span) -> Result<()>,
     ) -> Result<()> {
-        let opened = Place::find(storage, options).and_then(|place| {
+        let opened = Place::find(storage, options, cx).and_then(|place| {
             // The whole footer is checked before any of it is believed.
-            Footer::open(storage, place, options)?.into_table(options)?;
-            Listed::new(Footer::open(storage, place, options)?, place)
+            Footer::open(storage, place, options, cx)?.into_table(options, cx)?;
+            Listed::new(Footer::open(storage, place, options, cx)?, place)
         });
         match opened {
-            Ok(mut guide) => walk(storage, options, &mut guide, visit),
+            Ok(mut guide) => walk(storage, options, &mut guide, cx, visit),
             Err(error) if is_io(&error) => Err(error),
             Err(error) => {
                 let mut guide = Unlisted::default();
-                walk(storage, options, &mut guide, visit)?;
+                walk(storage, options, &mut guide, cx, visit)?;
                 // All chunks may be sound and the file still lack its end.
                 if guide.any_damage {
                     Ok(())

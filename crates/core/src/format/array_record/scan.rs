@@ -2,6 +2,7 @@
 
 use super::footer::{Footer, Place};
 use super::settings::Settings;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::riegeli::chunk::{ChunkView, kind};
 use crate::format::{Carried, Decoded, Encoded, ReadOptions};
@@ -11,12 +12,13 @@ use crate::storage::{Storage, window::Window};
 pub(super) fn scan(
     storage: &dyn Storage,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let place = Place::find(storage, options)?;
-    let footer = Footer::open(storage, place, options)?;
-    each_chunk(storage, footer, place, options, |chunk, record| {
-        let decoded = decode(chunk, record, options)?;
+    let place = Place::find(storage, options, cx)?;
+    let footer = Footer::open(storage, place, options, cx)?;
+    each_chunk(storage, footer, place, options, cx, |chunk, record| {
+        let decoded = decode(chunk, record, cx)?;
         (0..chunk.header.records).filter_map(|row| decoded.row(row)).try_for_each(&mut *visit)
     })
 }
@@ -26,15 +28,16 @@ pub(super) fn scan_chunks(
     storage: &dyn Storage,
     options: &ReadOptions,
     settings: &Settings,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
 ) -> Result<bool> {
-    let place = Place::find(storage, options)?;
-    let footer = Footer::open(storage, place, options)?;
+    let place = Place::find(storage, options, cx)?;
+    let footer = Footer::open(storage, place, options, cx)?;
     if !footer.metadata.options.as_deref().is_some_and(|text| settings.encode_like(text)) {
         return Ok(false);
     }
     let wanted = if settings.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE };
-    each_chunk(storage, footer, place, options, |chunk, record| {
+    each_chunk(storage, footer, place, options, cx, |chunk, record| {
         let header = chunk.header;
         chunk.verify().map_err(|e| e.for_record(record))?;
         let encoded = (header.kind == wanted).then(|| {
@@ -43,13 +46,13 @@ pub(super) fn scan_chunks(
             let (records, decoded_bytes) = (header.records, header.decoded);
             Encoded { head, body, ends, records, decoded_bytes, hash: 0 }
         });
-        visit(Carried { encoded, records: header.records, decode: &|| decode(chunk, record, options) })
+        visit(Carried { encoded, records: header.records, decode: &|| decode(chunk, record, cx) })
     })?;
     Ok(true)
 }
 
-fn decode(chunk: &ChunkView<'_>, record: u64, options: &ReadOptions) -> Result<Decoded> {
-    let decoded = chunk.decode(&options.limits).map_err(|e| e.for_record(record))?;
+fn decode(chunk: &ChunkView<'_>, record: u64, cx: &Cx<'_>) -> Result<Decoded> {
+    let decoded = chunk.decode(cx).map_err(|e| e.for_record(record))?;
     if decoded.rows() as u64 == chunk.header.records {
         return Ok(decoded);
     }
@@ -70,9 +73,10 @@ fn each_chunk(
     mut footer: Footer<'_>,
     place: Place,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     mut each: impl FnMut(&ChunkView<'_>, u64) -> Result<()>,
 ) -> Result<()> {
-    let mut window = Window::new(storage);
+    let mut window = Window::new(storage, cx);
     let (mut next, mut record) = (footer.next_entry()?, 0u64);
     while let Some(entry) = next {
         next = footer.next_entry()?;

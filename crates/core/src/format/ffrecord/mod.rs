@@ -18,6 +18,7 @@ mod walk;
 use super::options::WriteOptions;
 use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
 
@@ -40,13 +41,13 @@ impl Format for FfRecord {
         &[".ffr"]
     }
 
-    fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
+    fn probe(&self, storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
         let size = storage.len();
         if size < HEADER {
             return Ok(Probe::No);
         }
         let mut head = [0; HEADER as usize];
-        storage.read_at(0, &mut head)?;
+        storage.read_at(0, &mut head, cx)?;
         let (checksum, n) = (bytes::u32_le(&head, 0), bytes::u64_le(&head, 4));
         if n > (size - HEADER) / ENTRY {
             return Ok(Probe::No);
@@ -59,22 +60,23 @@ impl Format for FfRecord {
             });
         }
         let mut first = [0; 8];
-        storage.read_at(HEADER + 4 * n, &mut first)?;
+        storage.read_at(HEADER + 4 * n, &mut first, cx)?;
         let first = bytes::u64_le(&first, 0);
         Ok(if (HEADER + ENTRY * n..=size).contains(&first) { Probe::Plausible } else { Probe::No })
     }
 
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
-        Ok(Box::new(table::Samples::open(storage, options)?))
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
+        Ok(Box::new(table::Samples::open(storage, options, cx)?))
     }
 
     fn walk(
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Span) -> Result<()>,
     ) -> Result<()> {
-        walk::walk(storage, options, visit)
+        walk::walk(storage, options, cx, visit)
     }
 
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {

@@ -2,8 +2,9 @@
 
 use super::{ENTRY, HEADER};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, copy_record};
 use crate::prefetch;
 use crate::storage::{self, Storage};
 use std::ops::Range;
@@ -24,15 +25,15 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn open(storage: &dyn Storage, options: &ReadOptions) -> Result<Self> {
-        let (samples, header) = Self::read(storage, options.checksums)?;
+    pub(super) fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
+        let (samples, header) = Self::read(storage, options.checksums, cx)?;
         header?;
-        samples.check_last(storage)?;
+        samples.check_last(storage, cx)?;
         Ok(samples)
     }
 
     /// The tables, structurally sound, and apart from them whether their checksum is right.
-    pub(super) fn read(storage: &dyn Storage, checksums: bool) -> Result<(Self, Result<()>)> {
+    pub(super) fn read(storage: &dyn Storage, checksums: bool, cx: &Cx<'_>) -> Result<(Self, Result<()>)> {
         let file_size = storage.len();
         if file_size < HEADER {
             return Err(Error::truncated("FFRecord header is cut")
@@ -41,13 +42,13 @@ impl Samples {
                 .found(format_args!("{file_size} bytes")));
         }
         let mut head = [0; HEADER as usize];
-        storage.read_at(0, &mut head)?;
+        storage.read_at(0, &mut head, cx)?;
         let (stored, n) = (bytes::u32_le(&head, 0), bytes::u64_le(&head, 4));
         let tables = check_count(n, file_size)?;
         if n == 0 && file_size > HEADER {
             return Err(unfinished(stored, file_size));
         }
-        let tables = storage::read_vec(storage, "FFRecord table", HEADER, tables)?;
+        let tables = storage::read_vec(storage, "FFRecord table", HEADER, tables, cx)?;
 
         let samples = Samples { tables, n, file_size, checksums, old: stored == 0 && checksums };
         let header = if checksums && stored != 0 { samples.check_header(stored, &head[4..]) } else { Ok(()) };
@@ -99,13 +100,13 @@ impl Samples {
     }
 
     /// Reads and verifies the last sample, if that is cheap.
-    fn check_last(&self, storage: &dyn Storage) -> Result<()> {
+    fn check_last(&self, storage: &dyn Storage, cx: &Cx<'_>) -> Result<()> {
         let Some(last) = self.n.checked_sub(1) else { return Ok(()) };
         let range = self.range(last);
         if !self.checksums || range.end - range.start > LAST_SAMPLE_AT_OPEN {
             return Ok(());
         }
-        let sample = storage::read_vec(storage, "sample", range.start, range.end - range.start)?;
+        let sample = storage::read_vec(storage, "sample", range.start, range.end - range.start, cx)?;
         self.check(last, &sample).map_err(|e| {
             e.for_record(last)
                 .hint("the last sample ends where the file ends: it was cut, appended to or damaged")
@@ -184,10 +185,16 @@ impl Table for Samples {
         Ok(Some(range.end - range.start))
     }
 
-    fn direct(&self, record: u64) -> Result<Option<Range<u64>>> {
+    #[inline]
+    fn way(&self, record: u64) -> Result<Way> {
         // The checksum lies elsewhere; it can come while the record does.
         self.prefetch(record);
-        Ok(Some(self.range(record)))
+        Ok(Way::Plain(self.range(record)))
+    }
+
+    fn decode_into(&self, record: u64, _at: u64, stored: &[u8], out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
+        self.check(record, stored)?;
+        copy_record(stored, out, self.range(record).start)
     }
 
     fn prefetch(&self, record: u64) {
@@ -207,7 +214,7 @@ impl Table for Samples {
         if stored == computed { Ok(()) } else { Err(mismatch(self.range(record).start, stored, computed)) }
     }
 
-    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
+    fn decode(&self, chunk: &Chunk, stored: &[u8], _cx: &Cx<'_>) -> Result<Decoded> {
         self.check(chunk.first_record, stored)?;
         Decoded::new(stored.to_vec(), vec![stored.len()])
     }

@@ -1,6 +1,7 @@
 //! Every byte of a file, in order: the table, what lies unused behind it, and each sample.
 
 use super::table::{Samples, mismatch};
+use crate::cx::Cx;
 use crate::error::Result;
 use crate::format::{ReadOptions, Span};
 use crate::storage::{Storage, window::Window};
@@ -8,10 +9,11 @@ use crate::storage::{Storage, window::Window};
 pub(super) fn walk(
     storage: &dyn Storage,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(Span) -> Result<()>,
 ) -> Result<()> {
     let size = storage.len();
-    let (samples, header) = match Samples::read(storage, options.checksums) {
+    let (samples, header) = match Samples::read(storage, options.checksums, cx) {
         Ok(read) => read,
         Err(error) => return visit(Span::Damage(0..size, error)),
     };
@@ -24,7 +26,7 @@ pub(super) fn walk(
     if data_begin > tables.end {
         visit(Span::Unused(tables.end..data_begin))?;
     }
-    let mut window = Window::new(storage);
+    let mut window = Window::new(storage, cx);
     for sample in 0..samples.n() {
         let range = samples.range(sample);
         let bytes = range.end - range.start;

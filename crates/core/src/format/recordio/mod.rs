@@ -25,6 +25,7 @@ mod walk;
 
 use super::options::WriteOptions;
 use super::{Carried, Encoder, Format, Probe, ReadOptions, Span, Table};
+use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
 
@@ -40,17 +41,17 @@ impl Format for RecordIo {
         &[".recordio"]
     }
 
-    fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
+    fn probe(&self, storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
         let mut head = [0; header::MAGIC.len()];
         if storage.len() < head.len() as u64 {
             return Ok(Probe::No);
         }
-        storage.read_at(0, &mut head)?;
+        storage.read_at(0, &mut head, cx)?;
         Ok(if head == header::MAGIC { Probe::Yes } else { Probe::No })
     }
 
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
-        Ok(Box::new(table::Chunks::open(storage, options)?))
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
+        Ok(Box::new(table::Chunks::open(storage, options, cx)?))
     }
 
     fn has_side_index(&self) -> bool {
@@ -62,8 +63,9 @@ impl Format for RecordIo {
         storage: &dyn Storage,
         index: &[u8],
         options: &ReadOptions,
+        cx: &Cx<'_>,
     ) -> Result<Option<Box<dyn Table>>> {
-        let table = table::Chunks::open_indexed(storage, index, options)?;
+        let table = table::Chunks::open_indexed(storage, index, options, cx)?;
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
     }
 
@@ -71,9 +73,10 @@ impl Format for RecordIo {
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        scan::scan(storage, options, visit)
+        scan::scan(storage, options, cx, visit)
     }
 
     fn scan_chunks(
@@ -81,6 +84,7 @@ impl Format for RecordIo {
         storage: &dyn Storage,
         options: &ReadOptions,
         write: &WriteOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
     ) -> Result<bool> {
         // Where chunks are to be cut or packed in a certain way, a file does not tell whether its own are.
@@ -88,16 +92,17 @@ impl Format for RecordIo {
             return Ok(false);
         }
         let codec = encoder::ChunkEncoder::new(write)?.codec();
-        scan::scan_chunks(storage, options, codec, visit).map(|()| true)
+        scan::scan_chunks(storage, options, codec, cx, visit).map(|()| true)
     }
 
     fn walk(
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Span) -> Result<()>,
     ) -> Result<()> {
-        walk::walk(storage, options, visit)
+        walk::walk(storage, options, cx, visit)
     }
 
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {

@@ -4,6 +4,7 @@ use super::header::{Codec, HEADER, Header, PREFIX};
 use crate::bytes;
 use crate::codec::gzip::{self, Wrapper};
 use crate::codec::snappy_frames;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Decoded, ReadOptions};
 use std::borrow::Cow;
@@ -26,8 +27,14 @@ pub(super) fn check(header: &Header, stored: &[u8], at: u64, options: &ReadOptio
 }
 
 /// The records of a chunk whose header and payload are `stored`, at `at` in the file.
-pub(super) fn decode(header: &Header, stored: &[u8], at: u64, options: &ReadOptions) -> Result<Decoded> {
-    let unpacked = unpack(header, stored, at, options)?;
+pub(super) fn decode(
+    header: &Header,
+    stored: &[u8],
+    at: u64,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Result<Decoded> {
+    let unpacked = unpack(header, stored, at, options, cx)?;
     let mut ends = Vec::new();
     split(&unpacked, header.records, at, |place| {
         ends.push(place.end);
@@ -43,6 +50,7 @@ pub(super) fn unpack<'a>(
     stored: &'a [u8],
     at: u64,
     options: &ReadOptions,
+    _cx: &Cx<'_>,
 ) -> Result<Cow<'a, [u8]>> {
     let payload = &stored[HEADER as usize..];
     let base = at + HEADER;

@@ -2,6 +2,7 @@
 
 use super::header::{Codec, HEADER, Header};
 use super::payload;
+use crate::cx::Cx;
 use crate::error::Result;
 use crate::format::{Carried, Encoded, ReadOptions};
 use crate::storage::{Storage, window::Window};
@@ -9,10 +10,11 @@ use crate::storage::{Storage, window::Window};
 pub(super) fn scan(
     storage: &dyn Storage,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    each_chunk(storage, |at, header, stored, record| {
-        let unpacked = payload::unpack(header, stored, at, options).map_err(|e| e.for_record(record))?;
+    each_chunk(storage, cx, |at, header, stored, record| {
+        let unpacked = payload::unpack(header, stored, at, options, cx).map_err(|e| e.for_record(record))?;
         // Nothing of a chunk is handed on before all of it is known to be right.
         payload::split(&unpacked, header.records, at, |_| Ok(())).map_err(|e| e.for_record(record))?;
         payload::split(&unpacked, header.records, at, |place| visit(&unpacked[place]))
@@ -24,9 +26,10 @@ pub(super) fn scan_chunks(
     storage: &dyn Storage,
     options: &ReadOptions,
     codec: Codec,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
 ) -> Result<()> {
-    each_chunk(storage, |at, header, stored, record| {
+    each_chunk(storage, cx, |at, header, stored, record| {
         let same = header.codec == codec;
         if same {
             payload::check(header, stored, at, options).map_err(|e| e.for_record(record))?;
@@ -39,7 +42,7 @@ pub(super) fn scan_chunks(
             ..Encoded::default()
         });
         let decode = || {
-            let decoded = payload::decode(header, stored, at, options);
+            let decoded = payload::decode(header, stored, at, options, cx);
             decoded.map_err(|e| e.for_record(record))
         };
         visit(Carried { encoded, records: header.records.into(), decode: &decode })
@@ -49,10 +52,11 @@ pub(super) fn scan_chunks(
 /// Calls `each` with where a chunk begins, its header, all of its bytes, and the number of its first record.
 fn each_chunk(
     storage: &dyn Storage,
+    cx: &Cx<'_>,
     mut each: impl FnMut(u64, &Header, &[u8], u64) -> Result<()>,
 ) -> Result<()> {
     let size = storage.len();
-    let mut window = Window::new(storage);
+    let mut window = Window::new(storage, cx);
     let (mut at, mut record) = (0, 0u64);
     while at < size {
         let head = window.get("chunk header", at, HEADER.min(size - at))?;

@@ -3,12 +3,13 @@
 use super::header::{Codec, HEADER, Header, PREFIX};
 use super::payload;
 use super::rows::Rows;
+use crate::bytes;
 use crate::cache::Cache;
 use crate::codec::snappy_frames::Frames;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, side_index};
-use crate::storage::{Storage, skim::Skim};
-use std::ops::Range;
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, side_index};
+use crate::storage::{Storage, window::Window};
 use std::sync::Arc;
 
 /// Bytes that may be spent on remembering where records are in their chunks.
@@ -40,9 +41,9 @@ impl Chunks {
     }
 
     /// Skips from header to header.
-    pub(super) fn open(storage: &dyn Storage, options: &ReadOptions) -> Result<Self> {
+    pub(super) fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let mut table = Self::empty(storage, options);
-        let mut skim = Skim::new(storage);
+        let mut skim = Window::new(storage, cx);
         let mut offset = 0;
         while offset < table.file_size {
             let header = read_header(&mut skim, offset, table.file_size)?;
@@ -60,6 +61,7 @@ impl Chunks {
         storage: &dyn Storage,
         index: &[u8],
         options: &ReadOptions,
+        cx: &Cx<'_>,
     ) -> Result<Option<Self>> {
         let mut table = Self::empty(storage, options);
         let size = table.file_size;
@@ -71,7 +73,7 @@ impl Chunks {
         });
         let Some(detail) = detail else { return Ok(None) };
         table.codecs = detail;
-        let mut skim = Skim::new(storage);
+        let mut skim = Window::new(storage, cx);
         for sample in side_index::samples(table.chunks(), SAMPLES) {
             let chunk = table.whole(sample);
             match read_header(&mut skim, chunk.stored.start, size) {
@@ -105,7 +107,7 @@ impl Chunks {
         Some((self.places.get(chunk as usize)?.offset, self.rows.get(chunk)?, row))
     }
 
-    fn unpack(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
+    fn unpack(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
         let at = chunk.stored.start;
         let head = &stored[..stored.len().min(HEADER as usize)];
         let header = Header::parse(head, at, self.file_size)?;
@@ -120,7 +122,7 @@ impl Chunks {
                 .found(format_args!("{} in {}", header.records, header.stored()))
                 .hint("the file changed, or its side index is of another file"));
         }
-        let unpacked = payload::unpack(&header, stored, at, &self.options)?;
+        let unpacked = payload::unpack(&header, stored, at, &self.options, cx)?;
         let mut ends = Vec::with_capacity((header.records as usize).min(unpacked.len() / PREFIX));
         payload::split(&unpacked, header.records, at, |place| {
             ends.push(place.end);
@@ -135,11 +137,6 @@ impl Chunks {
         let bytes = payload::without_lengths(unpacked, &mut ends);
         Decoded::new(bytes, ends)
     }
-
-    /// Whether a chunk is one that `locate` made up for the frames of one record.
-    fn is_of_frames(&self, chunk: &Chunk) -> bool {
-        chunk.index >= self.chunks()
-    }
 }
 
 impl Header {
@@ -149,7 +146,7 @@ impl Header {
     }
 }
 
-fn read_header(skim: &mut Skim<'_>, at: u64, file_size: u64) -> Result<Header> {
+fn read_header(skim: &mut Window<'_>, at: u64, file_size: u64) -> Result<Header> {
     Header::parse(skim.get("chunk header", at, HEADER.min(file_size - at))?, at, file_size)
 }
 
@@ -198,29 +195,30 @@ impl Table for Chunks {
     }
 
     fn locate(&self, record: u64) -> Result<(Chunk, u64)> {
-        if let Some((offset, rows, row)) = self.remembered(record)
-            && let Some(frames) = rows.frames(row)
-        {
-            // A number that no whole chunk has, so that the two are never taken for each other.
-            let index = self.chunks() + record;
-            let stored = offset + frames.start..offset + frames.end;
-            return Ok((Chunk { index, stored, first_record: record, records: 1 }, 0));
-        }
         let (chunk, row) = self.find(record);
         Ok((self.whole(chunk), row))
     }
 
+    fn shared_chunk(&self, record: u64) -> Option<(u64, u64)> {
+        Some(self.find(record))
+    }
+
+    fn way(&self, record: u64) -> Result<Way> {
+        if let Some((offset, rows, row)) = self.remembered(record) {
+            if let Some(bytes) = rows.bytes(row) {
+                return Ok(Way::Plain(offset + bytes.start..offset + bytes.end));
+            }
+            if let (Some(frames), Some(size)) = (rows.frames(row), rows.size(row)) {
+                let stored = offset + frames.start..offset + frames.end;
+                return Ok(Way::Alone { stored, size: bytes::in_memory("record", size)? });
+            }
+        }
+        let (chunk, row) = self.locate(record)?;
+        Ok(Way::Shared(chunk, row))
+    }
+
     fn size(&self, record: u64) -> Result<Option<u64>> {
         Ok(self.remembered(record).and_then(|(_, rows, row)| rows.size(row)))
-    }
-
-    fn direct(&self, record: u64) -> Result<Option<Range<u64>>> {
-        let Some((offset, rows, row)) = self.remembered(record) else { return Ok(None) };
-        Ok(rows.bytes(row).map(|bytes| offset + bytes.start..offset + bytes.end))
-    }
-
-    fn shared(&self, record: u64) -> Option<(u64, u64)> {
-        Some(self.find(record))
     }
 
     fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {
@@ -239,35 +237,12 @@ impl Table for Chunks {
             .hint("the file changed; open it again"))
     }
 
-    fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        if self.is_of_frames(chunk) {
-            return decode_frames(stored, chunk.stored.start, out, self.options.checksums);
-        }
-        let decoded = self.unpack(chunk, stored)?;
-        match decoded.row(0) {
-            Some(record) if record.len() == out.len() => {
-                out.copy_from_slice(record);
-                Ok(())
-            }
-            _ => Err(Error::format("record is not as it was when its chunk was first read")
-                .at(chunk.stored.start)
-                .hint("the file changed; open it again")),
-        }
+    fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
+        decode_frames(stored, at, out, self.options.checksums)
     }
 
-    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
-        if !self.is_of_frames(chunk) {
-            return self.unpack(chunk, stored);
-        }
-        // Its size was forgotten since the read was planned, but the frames add up to it.
-        let (mut frames, mut total) = (Frames::of_part(stored, chunk.stored.start), 0);
-        while let Some(frame) = frames.next_frame()? {
-            total += frame.decoded_bytes();
-        }
-        let mut out = vec![0; total.saturating_sub(PREFIX)];
-        decode_frames(stored, chunk.stored.start, &mut out, self.options.checksums)?;
-        let ends = vec![out.len()];
-        Decoded::new(out, ends)
+    fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
+        self.unpack(chunk, stored, cx)
     }
 
     fn describe(&self) -> Description {

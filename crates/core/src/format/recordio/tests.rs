@@ -2,11 +2,12 @@
 
 use super::RecordIo;
 use super::header::{Codec, HEADER, Header};
+use crate::cx::for_tests;
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
-use crate::format::{Format, Probe, ReadOptions, Span, Table, detect};
+use crate::format::{Format, Probe, ReadOptions, Span, Table, Way, detect};
 use crate::shard::Shard;
-use crate::storage::{memory::Memory, output::Stream};
+use crate::storage::{location::Location, memory::Memory, output::Stream};
 use crate::verify::verify;
 use crate::{Limits, Reader};
 use proptest::prelude::*;
@@ -34,7 +35,13 @@ fn options(codec: &str, chunk_bytes: u64) -> WriteOptions {
 
 fn reader(file: &[u8], cache: usize) -> Result<Reader> {
     let storage = Arc::new(Memory::new("test.recordio", file.to_vec()));
-    let shard = Shard::over(storage, Default::default(), Some("recordio"), ReadOptions::default())?;
+    let shard = Shard::open(
+        Location::Handed(storage),
+        Default::default(),
+        Some("recordio"),
+        ReadOptions::default(),
+        &for_tests(Limits::default()),
+    )?;
     Reader::new(vec![Arc::new(shard)], cache, None)
 }
 
@@ -47,7 +54,11 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
             passes.push((0..reader.len()).map(|i| reader.read(i)).collect::<Result<Vec<_>>>()?);
         }
         let mut batch: Vec<Vec<u8>> = Vec::new();
-        reader.read_batch(&(0..reader.len()).collect::<Vec<_>>(), &mut batch)?;
+        reader.read_batch(
+            &(0..reader.len()).collect::<Vec<_>>(),
+            &mut batch,
+            &for_tests(Limits::default()),
+        )?;
         passes.push(batch);
     }
     assert!(passes.windows(2).all(|two| two[0] == two[1]), "two ways to a record differ");
@@ -56,18 +67,34 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut records = Vec::new();
-    RecordIo.scan(&Memory::new("test", file), &ReadOptions::default(), &mut |record| {
-        records.push(record.to_vec());
-        Ok(())
-    })?;
+    RecordIo.scan(
+        &Memory::new("test", file),
+        &ReadOptions::default(),
+        &for_tests(Limits::default()),
+        &mut |record| {
+            records.push(record.to_vec());
+            Ok(())
+        },
+    )?;
     Ok(records)
 }
 
 /// The records in chunks that a walk finds whole, and the number of problems.
 fn walked(file: &[u8]) -> (u64, u64) {
     let memory = Memory::new("test", file);
-    let report = verify(&memory, Some("recordio"), &ReadOptions::default(), &mut |_| Ok(())).unwrap();
+    let report = verify(
+        &memory,
+        Some("recordio"),
+        &ReadOptions::default(),
+        &for_tests(Limits::default()),
+        &mut |_| Ok(()),
+    )
+    .unwrap();
     (report.records, report.problem_count)
+}
+
+fn probe(file: &[u8]) -> Probe {
+    RecordIo.probe(&Memory::new("a", file), &ReadOptions::default(), &for_tests(Limits::default())).unwrap()
 }
 
 fn golden(name: &str) -> Vec<u8> {
@@ -120,9 +147,18 @@ fn gzip_old_frames_padding_and_joined_files_are_read() {
 #[test]
 fn an_empty_file_has_no_records_by_name_or_by_suffix() {
     assert_eq!(reader(b"", 0).unwrap().len(), 0);
-    assert_eq!(detect::detect(&Memory::new("a.recordio", b"")).unwrap().name(), "recordio");
-    assert_eq!(RecordIo.probe(&Memory::new("a", b"")).unwrap(), Probe::No);
-    assert_eq!(RecordIo.probe(&Memory::new("a", golden("none_one"))).unwrap(), Probe::Yes);
+    assert_eq!(
+        detect::detect(
+            &Memory::new("a.recordio", b""),
+            &ReadOptions::default(),
+            &for_tests(Limits::default())
+        )
+        .unwrap()
+        .name(),
+        "recordio"
+    );
+    assert_eq!(probe(b""), Probe::No);
+    assert_eq!(probe(&golden("none_one")), Probe::Yes);
 }
 
 #[test]
@@ -194,16 +230,18 @@ fn later_reads_fetch_the_record_alone() {
     let written: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i; 50 + usize::from(i)]).collect();
     for (codec, per_record) in [("none", 0), ("snappy", 20)] {
         let file = write(&options(codec, 1 << 20), &written);
-        let table = RecordIo.open(&Memory::new("test", &file), &ReadOptions::default()).unwrap();
+        let table = RecordIo
+            .open(&Memory::new("test", &file), &ReadOptions::default(), &for_tests(Limits::default()))
+            .unwrap();
         assert_eq!(table.size(7).unwrap(), None);
         let (chunk, row) = table.locate(7).unwrap();
         assert_eq!((chunk.records, row), (100, 7));
-        table.decode(&chunk, &file).unwrap();
+        table.decode(&chunk, &file, &for_tests(Limits::default())).unwrap();
         assert_eq!(table.size(7).unwrap(), Some(57));
-        let range = match table.direct(7).unwrap() {
-            Some(range) => range,
-            None => table.locate(7).unwrap().0.stored,
+        let (Way::Plain(range) | Way::Alone { stored: range, .. }) = table.way(7).unwrap() else {
+            panic!("{codec}: the whole chunk is read again")
         };
+        assert_eq!(table.locate(7).unwrap(), (chunk, row), "one question, one answer");
         assert!(range.end - range.start <= 57 + per_record, "{codec}: {range:?}");
     }
 }
@@ -213,18 +251,20 @@ fn what_changes_under_a_reader_is_seen_by_later_reads_too() {
     let written = records(&["first record", "second record", "third record"]);
     for codec in ["none", "snappy"] {
         let mut file = write(&options(codec, 1 << 20), &written);
-        let table = RecordIo.open(&Memory::new("test", &file), &ReadOptions::default()).unwrap();
-        table.decode(&table.locate(0).unwrap().0, &file).unwrap();
+        let table = RecordIo
+            .open(&Memory::new("test", &file), &ReadOptions::default(), &for_tests(Limits::default()))
+            .unwrap();
+        table.decode(&table.locate(0).unwrap().0, &file, &for_tests(Limits::default())).unwrap();
         let last = file.len() - 1;
         file[last] ^= 1;
         let mut out = vec![0; 12];
-        let error = match table.direct(2).unwrap() {
-            Some(range) => table.check(2, &file[range.start as usize..range.end as usize]),
-            None => {
-                let chunk = table.locate(2).unwrap().0;
-                let stored = &file[chunk.stored.start as usize..chunk.stored.end as usize];
-                table.decode_into(&chunk, stored, &mut out)
+        let error = match table.way(2).unwrap() {
+            Way::Plain(range) => table.check(2, &file[range.start as usize..range.end as usize]),
+            Way::Alone { stored, .. } => {
+                let bytes = &file[stored.start as usize..stored.end as usize];
+                table.decode_into(2, stored.start, bytes, &mut out, &for_tests(Limits::default()))
             }
+            Way::Shared(..) => panic!("{codec}: the whole chunk is read again"),
         };
         assert!(matches!(error.unwrap_err().kind(), Kind::Checksum), "{codec}");
     }
@@ -236,7 +276,9 @@ fn a_chunk_that_unpacks_to_more_than_the_limit_is_refused() {
         let file = write(&options(codec, 1 << 20), &[vec![0; 100_000]]);
         let limits = Limits { decoded_chunk_bytes: 50_000, ..Limits::default() };
         let options = ReadOptions { limits, ..ReadOptions::default() };
-        let error = RecordIo.scan(&Memory::new("test", file), &options, &mut |_| Ok(())).unwrap_err();
+        let error = RecordIo
+            .scan(&Memory::new("test", file), &options, &for_tests(limits), &mut |_| Ok(()))
+            .unwrap_err();
         assert!(matches!(error.kind(), Kind::Limit), "{error}");
     }
 }
@@ -255,7 +297,7 @@ fn false_headers_cost_no_more_than_a_few_passes() {
         Ok(())
     };
     let memory = Memory::new("test", &file);
-    RecordIo.walk(&memory, &ReadOptions::default(), visit).unwrap();
+    RecordIo.walk(&memory, &ReadOptions::default(), &for_tests(Limits::default()), visit).unwrap();
     assert_eq!(covered, file.len() as u64);
 }
 
@@ -263,10 +305,11 @@ fn false_headers_cost_no_more_than_a_few_passes() {
 fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
     let file = golden("snappy_many");
     let (memory, options) = (Memory::new("test", &file), ReadOptions::default());
-    let opened = RecordIo.open(&memory, &options).unwrap();
+    let opened = RecordIo.open(&memory, &options, &for_tests(Limits::default())).unwrap();
     let index = opened.index_bytes().unwrap();
     assert!((index.len() as u64) < 50 + 6 * opened.chunks(), "{} bytes", index.len());
-    let indexed = RecordIo.open_indexed(&memory, &index, &options).unwrap().unwrap();
+    let indexed =
+        RecordIo.open_indexed(&memory, &index, &options, &for_tests(Limits::default())).unwrap().unwrap();
     let table = |table: &dyn Table| {
         let places: Vec<_> = (0..table.records()).map(|i| table.locate(i).unwrap()).collect();
         (table.describe(), places)
@@ -274,9 +317,16 @@ fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
     assert!(table(&*opened) == table(&*indexed));
     let mut other = golden("snappy_many");
     other.swap(0, 1);
-    assert!(RecordIo.open_indexed(&Memory::new("test", &other), &index, &options).unwrap().is_none());
+    assert!(
+        RecordIo
+            .open_indexed(&Memory::new("test", &other), &index, &options, &for_tests(Limits::default()))
+            .unwrap()
+            .is_none()
+    );
     let shorter = Memory::new("test", &file[..file.len() - 1]);
-    assert!(RecordIo.open_indexed(&shorter, &index, &options).unwrap().is_none());
+    assert!(
+        RecordIo.open_indexed(&shorter, &index, &options, &for_tests(Limits::default())).unwrap().is_none()
+    );
 }
 
 fn codecs() -> impl Strategy<Value = &'static str> {
@@ -295,7 +345,7 @@ proptest! {
         prop_assert_eq!(scan(&file).unwrap(), written.clone());
         prop_assert_eq!(walked(&file), (written.len() as u64, 0));
         // Chunks are cut by the bytes of the records alone.
-        let table = RecordIo.open(&Memory::new("test", file), &ReadOptions::default()).unwrap();
+        let table = RecordIo.open(&Memory::new("test", file), &ReadOptions::default(), &for_tests(Limits::default())).unwrap();
         let (mut chunks, mut pending) = (u64::from(!written.is_empty()), 0);
         for record in &written {
             if pending + record.len() as u64 > chunk_bytes {
@@ -346,6 +396,6 @@ proptest! {
         let _ = read(&file);
         let _ = scan(&file);
         let _ = walked(&file);
-        let _ = RecordIo.open_indexed(&Memory::new("test", &file), &file, &ReadOptions::default());
+        let _ = RecordIo.open_indexed(&Memory::new("test", &file), &file, &ReadOptions::default(), &for_tests(Limits::default()));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::header::{HEADER, Header, MAGIC, PREFIX};
 use super::payload;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{ReadOptions, Span};
 use crate::storage::{Storage, window::Window};
@@ -10,6 +11,7 @@ use crate::storage::{Storage, window::Window};
 const PIECE: u64 = 1 << 20;
 
 struct Walk<'a> {
+    cx: &'a Cx<'a>,
     window: Window<'a>,
     size: u64,
     options: &'a ReadOptions,
@@ -21,10 +23,11 @@ struct Walk<'a> {
 pub(super) fn walk(
     storage: &dyn Storage,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(Span) -> Result<()>,
 ) -> Result<()> {
     let size = storage.len();
-    let mut walk = Walk { window: Window::new(storage), size, options, budget: 4 * size };
+    let mut walk = Walk { cx, window: Window::new(storage, cx), size, options, budget: 4 * size };
     let (mut at, mut record) = (0, 0);
     while at < size {
         let (span, records) = walk.next(at, record)?;
@@ -65,7 +68,7 @@ impl Walk<'_> {
     /// The bytes of all records of a chunk, unpacked, if everything about it is right.
     fn bytes(&mut self, header: &Header, at: u64) -> Result<u64> {
         let stored = self.window.get("chunk", at, header.stored())?;
-        let unpacked = payload::unpack(header, stored, at, self.options)?;
+        let unpacked = payload::unpack(header, stored, at, self.options, self.cx)?;
         payload::split(&unpacked, header.records, at, |_| Ok(()))?;
         Ok(unpacked.len() as u64 - PREFIX as u64 * u64::from(header.records))
     }

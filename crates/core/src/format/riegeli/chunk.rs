@@ -12,10 +12,10 @@
 use super::block::{self, BLOCK, BLOCK_HEADER, BlockHeader};
 use super::{simple, transpose_decode};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::hash::highway;
-use crate::limits::Limits;
 use crate::storage::{Storage, read_vec};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -286,14 +286,14 @@ impl<'a> ChunkView<'a> {
     }
 
     /// The records, verified and unpacked.
-    pub fn decode(&self, limits: &Limits) -> Result<Decoded> {
+    pub fn decode(&self, cx: &Cx<'_>) -> Result<Decoded> {
         self.verify()?;
         let at = self.range.start;
         match self.header.kind {
-            kind::SIMPLE => simple::decode(self, limits).map_err(|e| e.at(at)),
+            kind::SIMPLE => simple::decode(self, cx).map_err(|e| e.at(at)),
             kind::TRANSPOSED => {
                 let data = self.slice(0..self.header.data_size);
-                transpose_decode::decode(&data, at, self.header.records, self.header.decoded, limits)
+                transpose_decode::decode(&data, at, self.header.records, self.header.decoded, cx)
                     .map_err(|e| e.at(at))
             }
             other => Err(unknown(other, at)),
@@ -301,11 +301,11 @@ impl<'a> ChunkView<'a> {
     }
 
     /// The only record, verified and unpacked into `out`, which has the record's size.
-    pub fn decode_one(&self, out: &mut [u8], limits: &Limits) -> Result<()> {
+    pub fn decode_one(&self, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         if self.header.kind == kind::SIMPLE {
-            return simple::decode_one(self, out, limits).map_err(|e| e.at(self.range.start));
+            return simple::decode_one(self, out, cx).map_err(|e| e.at(self.range.start));
         }
-        let decoded = self.decode(limits)?;
+        let decoded = self.decode(cx)?;
         match decoded.row(0) {
             Some(record) if record.len() == out.len() => out.copy_from_slice(record),
             _ => return Err(Error::format("chunk does not hold the record").at(self.range.start)),
@@ -330,11 +330,17 @@ pub struct StoredChunk {
 
 impl StoredChunk {
     /// Reads the chunk that begins at `begin` and must end by `limit`.
-    pub fn fetch(storage: &dyn Storage, begin: u64, limit: u64, checksums: bool) -> Result<Self> {
-        let header = fetch_header(storage, begin, limit, checksums)?;
+    pub fn fetch(
+        storage: &dyn Storage,
+        begin: u64,
+        limit: u64,
+        checksums: bool,
+        cx: &Cx<'_>,
+    ) -> Result<Self> {
+        let header = fetch_header(storage, begin, limit, checksums, cx)?;
         let end = header.end(begin)?;
         bytes::range("chunk", begin, end - begin, limit)?;
-        Ok(StoredChunk { begin, stored: read_vec(storage, "chunk", begin, end - begin)?, checksums })
+        Ok(StoredChunk { begin, stored: read_vec(storage, "chunk", begin, end - begin, cx)?, checksums })
     }
 
     /// The chunk.
@@ -344,13 +350,19 @@ impl StoredChunk {
 }
 
 /// Reads the header of the chunk that begins at `begin`, from bytes before `limit`.
-pub fn fetch_header(storage: &dyn Storage, begin: u64, limit: u64, checksums: bool) -> Result<Header> {
+pub fn fetch_header(
+    storage: &dyn Storage,
+    begin: u64,
+    limit: u64,
+    checksums: bool,
+    cx: &Cx<'_>,
+) -> Result<Header> {
     let limit = limit.min(storage.len());
     if begin >= limit {
         return Err(Error::truncated("there is no chunk").at(begin));
     }
     let mut stored = [0; HEADER_SPAN as usize];
     let stored = &mut stored[..HEADER_SPAN.min(limit - begin) as usize];
-    storage.read_at(begin, stored)?;
+    storage.read_at(begin, stored, cx)?;
     Header::read(begin, stored, checksums)
 }

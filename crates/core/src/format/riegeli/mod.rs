@@ -32,8 +32,9 @@ pub mod writer;
 use super::options::WriteOptions;
 use super::{Decoded, Description, Encoder, Format, Probe, ReadOptions, Span, Table};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::storage::Storage;
+use crate::storage::{Storage, window::Window};
 use chunk::{ChunkView, HEADER_SPAN, Header, kind};
 use table::{Builder, Entry};
 use walk::{Guide, Verdict};
@@ -51,19 +52,20 @@ impl Format for Riegeli {
     }
 
     /// Never by itself: an ArrayRecord file is a Riegeli file, too, and its footer would turn up as records.
-    fn probe(&self, _storage: &dyn Storage) -> Result<Probe> {
+    fn probe(&self, _storage: &dyn Storage, _options: &ReadOptions, _cx: &Cx<'_>) -> Result<Probe> {
         Ok(Probe::No)
     }
 
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
-        let mut builder = Builder::new(options)?;
-        let mut window = Window { storage, at: 0, bytes: Vec::new() };
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
+        let mut builder = Builder::new(options, cx);
+        let mut window = Window::new(storage, cx);
         let mut at = 0;
         loop {
             if at == storage.len() && at > 0 {
                 break;
             }
-            let header = Header::read(at, window.get(at, HEADER_SPAN)?, options.checksums)?;
+            let header =
+                Header::read(at, window.get_up_to("chunk header", at, HEADER_SPAN)?, options.checksums)?;
             let range = bytes::range("chunk", at, header.end(at)? - at, storage.len())?;
             match header.kind {
                 kind::SIGNATURE if at == 0 => {}
@@ -86,6 +88,7 @@ impl Format for Riegeli {
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Span) -> Result<()>,
     ) -> Result<()> {
         if storage.is_empty() {
@@ -94,7 +97,7 @@ impl Format for Riegeli {
                 Error::truncated("file is empty: the signature is missing").at(0),
             ));
         }
-        walk::walk(storage, options, &mut Plain, visit)
+        walk::walk(storage, options, &mut Plain, cx, visit)
     }
 
     fn encoder(&self, _options: &WriteOptions) -> Result<Box<dyn Encoder>> {
@@ -119,29 +122,4 @@ impl Guide for Plain {
     }
 
     fn damaged(&mut self) {}
-}
-
-/// Reads a little ahead, so that small chunks do not cost a read each.
-struct Window<'a> {
-    storage: &'a dyn Storage,
-    at: u64,
-    bytes: Vec<u8>,
-}
-
-impl Window<'_> {
-    const AHEAD: u64 = 4096;
-
-    /// The bytes from `at` on, `wanted` of them or as many as the file has.
-    fn get(&mut self, at: u64, wanted: u64) -> Result<&[u8]> {
-        let left = self.storage.len().saturating_sub(at);
-        let inside =
-            at.checked_sub(self.at).is_some_and(|skip| skip + wanted.min(left) <= self.bytes.len() as u64);
-        if !inside {
-            self.bytes.resize(left.min(Self::AHEAD) as usize, 0);
-            self.storage.read_at(at, &mut self.bytes)?;
-            self.at = at;
-        }
-        let rest = &self.bytes[(at - self.at) as usize..];
-        Ok(&rest[..rest.len().min(wanted as usize)])
-    }
 }

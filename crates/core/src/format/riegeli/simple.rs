@@ -9,9 +9,9 @@
 use super::chunk::{ChunkView, Header};
 use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
 use crate::codec::{Codec, Compression};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Decoded, Run};
-use crate::limits::Limits;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -121,31 +121,19 @@ fn values_wrong(chunk: &ChunkView<'_>, found: u64) -> Error {
 
 /// Checks the decoded size before anything is allocated by it: stored bytes bound themselves, decompressed
 /// ones are bounded by the limit.
-fn check_decoded(chunk: &ChunkView<'_>, parts: &Parts, limits: &Limits) -> Result<()> {
+fn check_decoded(chunk: &ChunkView<'_>, parts: &Parts, cx: &Cx<'_>) -> Result<()> {
     let decoded = chunk.header.decoded;
     if parts.codec == Codec::None {
         let stored = parts.values.end - parts.values.start;
         return if stored == decoded { Ok(()) } else { Err(values_wrong(chunk, stored)) };
     }
-    over_limit(decoded, limits, chunk.range.start)
-}
-
-/// The error for a chunk that would decompress to more than the limit.
-pub fn over_limit(decoded: u64, limits: &Limits, at: u64) -> Result<()> {
-    if decoded <= limits.decoded_chunk_bytes {
-        return Ok(());
-    }
-    Err(Error::limit("chunk declares more decoded bytes than the limit")
-        .at(at)
-        .expected(format_args!("at most {}", limits.decoded_chunk_bytes))
-        .found(decoded)
-        .hint("raise the limit on decoded chunk bytes if the file is trusted"))
+    cx.budget.check_chunk(decoded, chunk.range.start)
 }
 
 /// Decodes a chunk whose hash was verified.
-pub fn decode(chunk: &ChunkView<'_>, limits: &Limits) -> Result<Decoded> {
+pub fn decode(chunk: &ChunkView<'_>, cx: &Cx<'_>) -> Result<Decoded> {
     let parts = parts(chunk)?;
-    check_decoded(chunk, &parts, limits)?;
+    check_decoded(chunk, &parts, cx)?;
     let sizes = sizes(chunk, &parts)?;
     let ends = ends(&sizes, &chunk.header, chunk.range.start)?;
     let bytes = if parts.codec == Codec::None {
@@ -159,23 +147,23 @@ pub fn decode(chunk: &ChunkView<'_>, limits: &Limits) -> Result<Decoded> {
 }
 
 /// Verifies and decodes a chunk of one record into a buffer of the record's size.
-pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], limits: &Limits) -> Result<()> {
+pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
     // Believed before it is verified, which costs nothing: where it leads is checked, and the hash comes along.
     if let Ok(parts) = parts(chunk)
         && parts.codec == Codec::None
         && parts.values.end - parts.values.start == out.len() as u64
     {
         chunk.verify_copying(parts.values.start, out)?;
-        return check_one(chunk, &parts, out.len(), limits);
+        return check_one(chunk, &parts, out.len(), cx);
     }
     chunk.verify()?;
     let parts = parts(chunk)?;
-    check_one(chunk, &parts, out.len(), limits)?;
+    check_one(chunk, &parts, out.len(), cx)?;
     values(chunk, &parts, out)
 }
 
 /// Checks that a chunk whose hash was verified holds one record of that size.
-fn check_one(chunk: &ChunkView<'_>, parts: &Parts, size: usize, limits: &Limits) -> Result<()> {
+fn check_one(chunk: &ChunkView<'_>, parts: &Parts, size: usize, cx: &Cx<'_>) -> Result<()> {
     let header = &chunk.header;
     if header.records != 1 || header.decoded != size as u64 {
         return Err(Error::format("chunk does not hold the one record that the table says")
@@ -183,7 +171,7 @@ fn check_one(chunk: &ChunkView<'_>, parts: &Parts, size: usize, limits: &Limits)
             .expected(format_args!("1 record of {size} bytes"))
             .found(format_args!("{} of {}", header.records, header.decoded)));
     }
-    check_decoded(chunk, parts, limits)?;
+    check_decoded(chunk, parts, cx)?;
     let sizes = sizes(chunk, parts)?;
     let mut cursor = Cursor::new("record size", &sizes, chunk.range.start);
     let size = cursor.varint64()?;

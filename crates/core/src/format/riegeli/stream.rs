@@ -8,6 +8,7 @@ use super::chunk::{CHUNK_HEADER, Header, fetch_header};
 use super::simple::Parts;
 use crate::bytes::{self, Cursor, MAX_VARINT64};
 use crate::codec::{self, Codec, Stream};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::hash::highway;
 use crate::storage::Storage;
@@ -24,6 +25,7 @@ const MAX_RECORD: u64 = 1 << 20;
 #[derive(Clone, Copy)]
 pub struct ChunkData<'a> {
     storage: &'a dyn Storage,
+    cx: &'a Cx<'a>,
     /// The chunk's header.
     pub header: Header,
     begin: u64,
@@ -33,11 +35,17 @@ pub struct ChunkData<'a> {
 
 impl<'a> ChunkData<'a> {
     /// The chunk that begins at `begin` and must end by `limit`.
-    pub fn find(storage: &'a dyn Storage, begin: u64, limit: u64, checksums: bool) -> Result<Self> {
-        let header = fetch_header(storage, begin, limit, checksums)?;
+    pub fn find(
+        storage: &'a dyn Storage,
+        begin: u64,
+        limit: u64,
+        checksums: bool,
+        cx: &'a Cx<'a>,
+    ) -> Result<Self> {
+        let header = fetch_header(storage, begin, limit, checksums, cx)?;
         let end = header.end(begin)?;
         bytes::range("chunk", begin, end - begin, limit.min(storage.len()))?;
-        Ok(ChunkData { storage, header, begin, end, checksums })
+        Ok(ChunkData { storage, cx, header, begin, end, checksums })
     }
 
     /// Checks block headers and the data's hash.
@@ -46,7 +54,7 @@ impl<'a> ChunkData<'a> {
         let first = self.begin + block::left_in_block(self.begin);
         for at in (first..data_end).step_by(BLOCK as usize) {
             let mut stored = [0; BLOCK_HEADER as usize];
-            self.storage.read_at(at, &mut stored)?;
+            self.storage.read_at(at, &mut stored, self.cx)?;
             BlockHeader::read(&stored, at, self.checksums)?.check(at, self.begin, self.end)?;
         }
         if !self.checksums {
@@ -74,7 +82,7 @@ impl<'a> ChunkData<'a> {
         let at = block::place_of(self.begin, CHUNK_HEADER + range.start)
             .ok_or_else(|| Error::format("chunk has an impossible size").at(self.begin))?;
         let n = (range.end - range.start).min(block::left_in_block(at)).min(out.len() as u64);
-        self.storage.read_at(at, &mut out[..n as usize])?;
+        self.storage.read_at(at, &mut out[..n as usize], self.cx)?;
         range.start += n;
         Ok(n as usize)
     }

@@ -10,8 +10,9 @@ use super::block;
 use super::chunk::ChunkView;
 use super::compact::Compact;
 use super::lone;
-use super::words::Words;
+use super::words::{Words, WordsWriter};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, TableHome, Way};
 use std::ops::Range;
@@ -48,10 +49,11 @@ impl Shape {
 }
 
 /// Takes entries in the order of the file, checks them, and keeps them in the smallest shape that holds.
-pub struct Builder {
+pub struct Builder<'a> {
     options: ReadOptions,
+    cx: Cx<'a>,
     compact: Compact,
-    words: Words,
+    words: WordsWriter<'a>,
     shape: Shape,
     chunks: u64,
     records: u64,
@@ -61,20 +63,21 @@ pub struct Builder {
     expected_chunks: u64,
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
     /// Of a file without chunks.
-    pub fn new(options: &ReadOptions) -> Result<Self> {
-        Ok(Builder {
+    pub fn new(options: &ReadOptions, cx: &Cx<'a>) -> Self {
+        Builder {
             options: *options,
+            cx: *cx,
             compact: Compact::default(),
-            words: Words::new(options.table)?,
+            words: WordsWriter::new(options.table, cx),
             shape: if options.table == TableHome::Memory { Shape::Compact } else { Shape::One },
             chunks: 0,
             records: 0,
             decoded: Some(0),
             last: (0, 0),
             expected_chunks: 0,
-        })
+        }
     }
 
     /// Says how many chunks will come, so that the table never takes more than its final size. The caller
@@ -162,12 +165,12 @@ impl Builder {
     fn become_unequal(&mut self) -> Result<()> {
         let stride = self.shape.words();
         let group = if let Shape::Equal { group } = self.shape { group } else { 1 };
-        self.words.seal()?;
-        let mut words = Words::new(self.options.table)?;
+        let mut words = WordsWriter::new(self.options.table, &self.cx);
         words.reserve(self.expected_chunks.saturating_mul(Shape::Unequal.words()));
+        let before = std::mem::replace(&mut self.words, WordsWriter::Memory(Vec::new())).finish()?;
         for chunk in 0..self.chunks {
             let mut offset = [0];
-            self.words.get(chunk * stride, &mut offset)?;
+            before.get(chunk * stride, &mut offset)?;
             words.push(offset[0])?;
             words.push(chunk * group)?;
         }
@@ -189,12 +192,11 @@ impl Builder {
             }
             check_room(self.last, end)?;
         }
-        self.words.seal()?;
         self.compact.seal();
         Ok(ChunkTable {
             description: Description { record_bytes: self.decoded, ..description },
             compact: self.compact,
-            words: self.words,
+            words: self.words.finish()?,
             shape: self.shape,
             chunks: self.chunks,
             records: self.records,
@@ -295,13 +297,12 @@ impl ChunkTable {
         Ok(low)
     }
 
-    fn view<'a>(&self, chunk: &Chunk, stored: &'a [u8]) -> Result<ChunkView<'a>> {
-        let begin = chunk.stored.start;
+    fn view<'a>(&self, begin: u64, stored: &'a [u8], records: u64) -> Result<ChunkView<'a>> {
         let view = ChunkView::read(begin, stored, self.options.checksums)?;
-        if view.header.records != chunk.records {
+        if view.header.records != records {
             return Err(Error::format("chunk holds another number of records than the table says")
                 .at(begin)
-                .expected(chunk.records)
+                .expected(records)
                 .found(view.header.records));
         }
         Ok(view)
@@ -345,13 +346,14 @@ impl Table for ChunkTable {
     fn way(&self, record: u64) -> Result<Way> {
         if !self.is_single() {
             let (chunk, row) = self.locate(record)?;
-            return Ok(Way::Among(chunk, row));
+            return Ok(Way::Shared(chunk, row));
         }
         let (begin, end, size) = self.single(record)?;
-        let chunk = Chunk { index: record, stored: begin..end, first_record: record, records: 1 };
         Ok(match size.and_then(|size| self.believable(size, begin..end)) {
-            Some(size) => Way::Alone(chunk, bytes::in_memory("record", size)?),
-            None => Way::Among(chunk, 0),
+            Some(size) => Way::Alone { stored: begin..end, size: bytes::in_memory("record", size)? },
+            None => {
+                Way::Shared(Chunk { index: record, stored: begin..end, first_record: record, records: 1 }, 0)
+            }
         })
     }
 
@@ -364,19 +366,19 @@ impl Table for ChunkTable {
         }
     }
 
-    fn in_place(&self, chunk: &Chunk, stored: &[u8], size: usize) -> Option<usize> {
-        lone::find(chunk.stored.start, stored, size).map(|found| found.record)
+    fn in_place(&self, at: u64, stored: &[u8], size: usize) -> Option<usize> {
+        lone::find(at, stored, size).map(|found| found.record)
     }
 
-    fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        if lone::decode(chunk.stored.start, stored, self.options.checksums, out) {
+    fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        if lone::decode(at, stored, self.options.checksums, out) {
             return Ok(());
         }
-        self.view(chunk, stored)?.decode_one(out, &self.options.limits)
+        self.view(at, stored, 1)?.decode_one(out, cx)
     }
 
-    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
-        let view = self.view(chunk, stored)?;
+    fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
+        let view = self.view(chunk.stored.start, stored, chunk.records)?;
         if self.is_single()
             && let (.., Some(size)) = self.single(chunk.index)?
             && size != view.header.decoded
@@ -386,7 +388,7 @@ impl Table for ChunkTable {
                 .expected(size)
                 .found(view.header.decoded));
         }
-        view.decode(&self.options.limits)
+        view.decode(cx)
     }
 
     fn describe(&self) -> Description {
@@ -397,10 +399,21 @@ impl Table for ChunkTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
+    use crate::limits::Limits;
+    use crate::storage::file_set::FileSet;
+
+    fn with_cx(act: impl FnOnce(&Cx<'_>)) {
+        let limits = Limits::default();
+        let files = FileSet::new(&limits);
+        act(&Cx::new(&Budget::new(&limits, &files)));
+    }
 
     fn build(home: TableHome, groups: &[u64]) -> ChunkTable {
         let options = ReadOptions { table: home, ..ReadOptions::default() };
-        let mut builder = Builder::new(&options).unwrap();
+        let files = FileSet::new(&options.limits);
+        let budget = Budget::new(&options.limits, &files);
+        let mut builder = Builder::new(&options, &Cx::new(&budget));
         for (i, &records) in groups.iter().enumerate() {
             builder.push(Entry { offset: 64 + 1000 * i as u64, records, decoded: Some(7) }).unwrap();
         }
@@ -449,17 +462,19 @@ mod tests {
     fn numbers_of_any_size_are_kept() {
         let entries = [(64, Some(3)), (70, None), (99, Some(1 << 50)), (1 << 40, Some(5)), (1 << 41, None)];
         for count in 1..=entries.len() {
-            let mut builder = Builder::new(&ReadOptions::default()).unwrap();
-            for &(offset, decoded) in &entries[..count] {
-                builder.push(Entry { offset, records: 1, decoded }).unwrap();
-            }
-            let table = builder.finish(1 << 42, Description::default()).unwrap();
-            assert_eq!(table.shape, if count < 3 { Shape::Compact } else { Shape::One });
-            for (index, &(offset, decoded)) in entries[..count].iter().enumerate() {
-                let end = entries[..count].get(index + 1).map_or(1 << 42, |next| next.0);
-                assert_eq!(table.single(index as u64).unwrap(), (offset, end, decoded));
-                assert_eq!(table.locate(index as u64).unwrap().0.stored, offset..end);
-            }
+            with_cx(|cx| {
+                let mut builder = Builder::new(&ReadOptions::default(), cx);
+                for &(offset, decoded) in &entries[..count] {
+                    builder.push(Entry { offset, records: 1, decoded }).unwrap();
+                }
+                let table = builder.finish(1 << 42, Description::default()).unwrap();
+                assert_eq!(table.shape, if count < 3 { Shape::Compact } else { Shape::One });
+                for (index, &(offset, decoded)) in entries[..count].iter().enumerate() {
+                    let end = entries[..count].get(index + 1).map_or(1 << 42, |next| next.0);
+                    assert_eq!(table.single(index as u64).unwrap(), (offset, end, decoded));
+                    assert_eq!(table.locate(index as u64).unwrap().0.stored, offset..end);
+                }
+            });
         }
     }
 
@@ -473,9 +488,11 @@ mod tests {
             (entry(64, 1), entry(100, 0)),
             (entry(64, 1), entry(65540, 1)),
         ] {
-            let mut builder = Builder::new(&ReadOptions::default()).unwrap();
-            builder.push(first).unwrap();
-            assert!(builder.push(second).is_err(), "{first:?} {second:?}");
+            with_cx(|cx| {
+                let mut builder = Builder::new(&ReadOptions::default(), cx);
+                builder.push(first).unwrap();
+                assert!(builder.push(second).is_err(), "{first:?} {second:?}");
+            });
         }
     }
 }

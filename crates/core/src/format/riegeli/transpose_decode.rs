@@ -8,12 +8,12 @@
 //! transitions choose among the states. Nothing here trusts a number: output goes into a buffer of exactly
 //! the declared size, and the work is bounded by that size.
 
-use super::simple::{codec_of, declared, over_limit, unpack};
+use super::simple::{codec_of, declared, unpack};
 use crate::bytes::{self, Cursor};
 use crate::codec::Codec;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::Decoded;
-use crate::limits::Limits;
 use std::borrow::Cow;
 
 /// Steps that one byte of output may take. The layout of an encoder is a tree of states in which frequent
@@ -23,13 +23,13 @@ const STEPS_PER_BYTE: u64 = 128;
 const FREE_STEPS: u64 = 1 << 16;
 
 /// Decodes the data of a chunk that begins at `at`.
-pub fn decode(data: &[u8], at: u64, records: u64, decoded: u64, limits: &Limits) -> Result<Decoded> {
-    over_limit(decoded, limits, at)?;
+pub fn decode(data: &[u8], at: u64, records: u64, decoded: u64, cx: &Cx<'_>) -> Result<Decoded> {
+    cx.budget.check_chunk(decoded, at)?;
     let mut cursor = Cursor::new("transposed chunk", data, at);
     let codec = codec_of(cursor.u8()?)?;
     let header_length = cursor.varint64()?;
     let stored_header = cursor.take(header_length)?;
-    let header = unpack(codec, Cow::Borrowed(stored_header), limits.decoded_chunk_bytes, at)?;
+    let header = unpack(codec, Cow::Borrowed(stored_header), cx.budget.limits().decoded_chunk_bytes, at)?;
     let mut header = Cursor::new("transposed header", &header, at);
     // Every buffer byte ends up in the output, except for the lengths of records that are no messages.
     let most = decoded.saturating_add(records.saturating_mul(bytes::MAX_VARINT64 as u64));

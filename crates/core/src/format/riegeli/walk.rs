@@ -4,6 +4,7 @@ use super::block::{BLOCK, BLOCK_HEADER, BlockHeader, is_boundary, left_in_block}
 use super::chunk::{ChunkView, StoredChunk, fetch_header, kind, unknown};
 use super::transpose_decode;
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Decoded, ReadOptions, Span};
 use crate::storage::Storage;
@@ -37,23 +38,24 @@ pub fn walk(
     storage: &dyn Storage,
     options: &ReadOptions,
     guide: &mut dyn Guide,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(Span) -> Result<()>,
 ) -> Result<()> {
     let mut at = 0;
     while at < storage.len() {
-        let found = fetch_header(storage, at, storage.len(), options.checksums)
+        let found = fetch_header(storage, at, storage.len(), options.checksums, cx)
             .and_then(|header| header.end(at))
             .and_then(|end| bytes::range("chunk", at, end - at, storage.len()));
         let (span, sound) = match found {
-            Ok(range) => (look(storage, options, guide, range.clone()), range.end),
+            Ok(range) => (look(storage, options, guide, range.clone(), cx), range.end),
             Err(error) => {
                 let error = not_io(error)?;
-                if guide.may_end(at) && zeros(storage, at)? {
+                if guide.may_end(at) && zeros(storage, at, cx)? {
                     return visit(Span::Unused(at..storage.len()));
                 }
                 let next = match guide.resume(at)? {
                     Some(next) => next,
-                    None => next_by_blocks(storage, at, options.checksums)?,
+                    None => next_by_blocks(storage, at, options.checksums, cx)?,
                 };
                 (Err(error), next)
             }
@@ -81,8 +83,9 @@ fn look(
     options: &ReadOptions,
     guide: &mut dyn Guide,
     range: Range<u64>,
+    cx: &Cx<'_>,
 ) -> Result<Span> {
-    let stored = StoredChunk::fetch(storage, range.start, range.end, options.checksums)?;
+    let stored = StoredChunk::fetch(storage, range.start, range.end, options.checksums, cx)?;
     let chunk = stored.view()?;
     chunk.verify()?;
     chunk.verify_padding()?;
@@ -106,10 +109,10 @@ fn look(
         kind::METADATA if header.records != 0 => return impossible("file metadata holds records"),
         kind::METADATA => {
             let data = chunk.slice(0..header.data_size);
-            transpose_decode::decode(&data, range.start, 1, header.decoded, &options.limits)?;
+            transpose_decode::decode(&data, range.start, 1, header.decoded, cx)?;
         }
         kind::SIMPLE | kind::TRANSPOSED => {
-            let decoded = chunk.decode(&options.limits)?;
+            let decoded = chunk.decode(cx)?;
             let (records, bytes) = (header.records, header.decoded);
             return Ok(match guide.judge(&chunk, &decoded)? {
                 Verdict::Records => Span::Records { range, records, bytes },
@@ -123,11 +126,11 @@ fn look(
 }
 
 /// Where the next chunk begins behind damage at `damage`, as far as block headers tell.
-fn next_by_blocks(storage: &dyn Storage, damage: u64, checksums: bool) -> Result<u64> {
+fn next_by_blocks(storage: &dyn Storage, damage: u64, checksums: bool, cx: &Cx<'_>) -> Result<u64> {
     let mut block = damage + left_in_block(damage + 1) + 1;
     while block + BLOCK_HEADER < storage.len() {
         let mut stored = [0; BLOCK_HEADER as usize];
-        storage.read_at(block, &mut stored)?;
+        storage.read_at(block, &mut stored, cx)?;
         if let Ok(header) = BlockHeader::read(&stored, block, checksums) {
             if header.previous == 0 {
                 return Ok(block);
@@ -142,11 +145,11 @@ fn next_by_blocks(storage: &dyn Storage, damage: u64, checksums: bool) -> Result
     Ok(storage.len())
 }
 
-fn zeros(storage: &dyn Storage, begin: u64) -> Result<bool> {
+fn zeros(storage: &dyn Storage, begin: u64, cx: &Cx<'_>) -> Result<bool> {
     if storage.len() - begin > BLOCK {
         return Ok(false);
     }
     let mut rest = vec![0; (storage.len() - begin) as usize];
-    storage.read_at(begin, &mut rest)?;
+    storage.read_at(begin, &mut rest, cx)?;
     Ok(rest.iter().all(|&byte| byte == 0))
 }

@@ -29,6 +29,7 @@ mod walk;
 
 use super::options::WriteOptions;
 use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
 
@@ -44,13 +45,13 @@ impl Format for TfRecord {
         &[".tfrecord", ".tfrecord.gz", ".tfrecord.zlib"]
     }
 
-    fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
-        let (_, begins_well) = stream::wrapper(storage)?;
+    fn probe(&self, storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
+        let (_, begins_well) = stream::wrapper(storage, cx)?;
         Ok(if begins_well { Probe::Yes } else { Probe::No })
     }
 
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<Box<dyn Table>> {
-        Ok(Box::new(table::Records::open(storage, options)?))
+    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
+        Ok(Box::new(table::Records::open(storage, options, cx)?))
     }
 
     fn has_side_index(&self) -> bool {
@@ -62,8 +63,9 @@ impl Format for TfRecord {
         storage: &dyn Storage,
         index: &[u8],
         options: &ReadOptions,
+        cx: &Cx<'_>,
     ) -> Result<Option<Box<dyn Table>>> {
-        let table = table::Records::open_indexed(storage, index, options)?;
+        let table = table::Records::open_indexed(storage, index, options, cx)?;
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
     }
 
@@ -71,22 +73,24 @@ impl Format for TfRecord {
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        scan::scan(storage, options, visit)
+        scan::scan(storage, options, cx, visit)
     }
 
-    fn count(&self, storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
-        scan::count(storage, options)
+    fn count(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
+        scan::count(storage, options, cx)
     }
 
     fn walk(
         &self,
         storage: &dyn Storage,
         options: &ReadOptions,
+        cx: &Cx<'_>,
         visit: &mut dyn FnMut(Span) -> Result<()>,
     ) -> Result<()> {
-        walk::walk(storage, options, visit)
+        walk::walk(storage, options, cx, visit)
     }
 
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {

@@ -3,20 +3,22 @@
 use super::frame::{self, AROUND, HEADER};
 use super::stream::{self, Stream};
 use super::table;
+use crate::cx::Cx;
 use crate::error::Result;
 use crate::format::ReadOptions;
-use crate::storage::{Storage, skim::Skim, window::Window};
+use crate::storage::{Storage, window::Window};
 
 pub(super) fn scan(
     storage: &dyn Storage,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    if let (Some(wrapper), _) = stream::wrapper(storage)? {
-        return scan_stream(&mut Stream::new(storage, wrapper), options, visit);
+    if let (Some(wrapper), _) = stream::wrapper(storage, cx)? {
+        return scan_stream(&mut Stream::new(storage, wrapper, cx), options, visit);
     }
     let size = storage.len();
-    let mut window = Window::new(storage);
+    let mut window = Window::new(storage, cx);
     let (mut at, mut record) = (0, 0);
     while at < size {
         let head = window.get("record header", at, HEADER.min(size - at))?;
@@ -30,18 +32,18 @@ pub(super) fn scan(
 }
 
 /// How many records there are, from their headers alone.
-pub(super) fn count(storage: &dyn Storage, options: &ReadOptions) -> Result<u64> {
+pub(super) fn count(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
     let mut records = 0;
-    if let (Some(wrapper), _) = stream::wrapper(storage)? {
-        scan_stream(&mut Stream::new(storage, wrapper), options, &mut |_| {
+    if let (Some(wrapper), _) = stream::wrapper(storage, cx)? {
+        scan_stream(&mut Stream::new(storage, wrapper, cx), options, &mut |_| {
             records += 1;
             Ok(())
         })?;
         return Ok(records);
     }
-    let (mut skim, mut at) = (Skim::new(storage), 0);
+    let (mut window, mut at) = (Window::new(storage, cx), 0);
     while at < storage.len() {
-        let end = table::read_end(&mut skim, at, storage.len(), options.checksums);
+        let end = table::read_end(&mut window, at, storage.len(), options.checksums);
         (at, records) = (end.map_err(|e| e.for_record(records))?, records + 1);
     }
     Ok(records)

@@ -3,6 +3,7 @@
 use super::frame::{self, AROUND, HEADER};
 use crate::bytes;
 use crate::codec::gzip::{Inflater, Wrapper};
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::storage::Storage;
 
@@ -13,17 +14,17 @@ const PIECE: usize = 128 << 10;
 ///
 /// The length of a record can look like the beginning of a zlib stream, and rarely of a gzip stream; its checksum
 /// cannot, so it decides.
-pub(super) fn wrapper(storage: &dyn Storage) -> Result<(Option<Wrapper>, bool)> {
+pub(super) fn wrapper(storage: &dyn Storage, cx: &Cx<'_>) -> Result<(Option<Wrapper>, bool)> {
     let mut head = [0; HEADER as usize];
     let head = &mut head[..HEADER.min(storage.len()) as usize];
-    storage.read_at(0, head)?;
+    storage.read_at(0, head, cx)?;
     if frame::length(head, 0, true).is_ok() {
         return Ok((None, true));
     }
     let Some(wrapper) = [Wrapper::Gzip, Wrapper::Zlib].into_iter().find(|w| w.begins(head)) else {
         return Ok((None, false));
     };
-    let (begins_well, fits) = match Stream::new(storage, wrapper).fill(HEADER) {
+    let (begins_well, fits) = match Stream::new(storage, wrapper, cx).fill(HEADER) {
         Ok(head) => {
             let begins_well = frame::length(&head[..head.len().min(HEADER as usize)], 0, true).is_ok();
             (begins_well, begins_well || head.is_empty())
@@ -39,6 +40,7 @@ pub(super) fn wrapper(storage: &dyn Storage) -> Result<(Option<Wrapper>, bool)> 
 /// The unpacked bytes of a compressed file, from the first to the last.
 pub(super) struct Stream<'a> {
     storage: &'a dyn Storage,
+    cx: &'a Cx<'a>,
     inflater: Inflater,
     /// Bytes read and not yet unpacked: `input[used..]`.
     input: Vec<u8>,
@@ -52,9 +54,10 @@ pub(super) struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    pub(super) fn new(storage: &'a dyn Storage, wrapper: Wrapper) -> Self {
+    pub(super) fn new(storage: &'a dyn Storage, wrapper: Wrapper, cx: &'a Cx<'a>) -> Self {
         Stream {
             storage,
+            cx,
             inflater: Inflater::new(wrapper),
             input: Vec::new(),
             used: 0,
@@ -97,7 +100,7 @@ impl<'a> Stream<'a> {
             }
             self.input.resize(left.min(PIECE as u64) as usize, 0);
             self.used = 0;
-            if let Err(error) = self.storage.read_at(self.inflater.consumed(), &mut self.input) {
+            if let Err(error) = self.storage.read_at(self.inflater.consumed(), &mut self.input, self.cx) {
                 self.input.clear();
                 return Err(error);
             }

@@ -4,18 +4,15 @@ use super::frame::{self, AROUND, HEADER};
 use super::stream::{self, Stream};
 use crate::bytes;
 use crate::codec::gzip::Wrapper;
-use crate::error::{Error, Result};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, side_index};
-use crate::storage::file::read_some;
-use crate::storage::{Storage, skim::Skim};
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, copy_record, side_index};
+use crate::storage::spool::Part;
+use crate::storage::{Storage, window::Window};
 use std::ops::Range;
 
 /// Headers that are looked at before a side index is believed.
 const SAMPLES: u64 = 16;
-/// Unpacked bytes go to their temporary file in pieces of this size.
-const SPOOL_BUFFER: usize = 256 << 10;
 
 /// The records of one file.
 pub(super) struct Records {
@@ -23,30 +20,30 @@ pub(super) struct Records {
     /// Where the last record ends.
     end: u64,
     checksums: bool,
-    spool: Option<Spool>,
+    spool: Option<Spooled>,
 }
 
-/// The unpacked bytes of a compressed file, in a temporary file that has no name.
-struct Spool {
+/// The unpacked bytes of a compressed file, in a temporary file.
+struct Spooled {
     wrapper: Wrapper,
-    file: File,
+    part: Part,
 }
 
 impl Records {
-    pub(super) fn open(storage: &dyn Storage, options: &ReadOptions) -> Result<Self> {
-        match stream::wrapper(storage)? {
-            (Some(wrapper), _) => Self::spool(storage, wrapper, options),
-            (None, _) => Self::skip(storage, options),
+    pub(super) fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
+        match stream::wrapper(storage, cx)? {
+            (Some(wrapper), _) => Self::spool(storage, wrapper, options, cx),
+            (None, _) => Self::skip(storage, options, cx),
         }
     }
 
     /// Reads the header of each record and skips its data.
-    fn skip(storage: &dyn Storage, options: &ReadOptions) -> Result<Self> {
+    fn skip(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let (checksums, size) = (options.checksums, storage.len());
-        let mut skim = Skim::new(storage);
+        let mut window = Window::new(storage, cx);
         let (mut offsets, mut at) = (Vec::new(), 0);
         while at < size {
-            let end = read_end(&mut skim, at, size, checksums).map_err(|e| match e.is_from_outside() {
+            let end = read_end(&mut window, at, size, checksums).map_err(|e| match e.is_from_outside() {
                 true => e,
                 false => e.for_record(offsets.len() as u64),
             })?;
@@ -58,10 +55,9 @@ impl Records {
     }
 
     /// Unpacks the file, and finds the records as they come by.
-    fn spool(storage: &dyn Storage, wrapper: Wrapper, options: &ReadOptions) -> Result<Self> {
-        let file = tempfile::tempfile().map_err(spool_failed)?;
-        let mut file = BufWriter::with_capacity(SPOOL_BUFFER, file);
-        let mut stream = Stream::new(storage, wrapper);
+    fn spool(storage: &dyn Storage, wrapper: Wrapper, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
+        let mut part = cx.budget.files().spool.begin();
+        let mut stream = Stream::new(storage, wrapper, cx);
         let mut offsets = Vec::new();
         let limit = options.limits.decoded_chunk_bytes;
         loop {
@@ -77,16 +73,16 @@ impl Records {
                         stream::cut(at, length, length + AROUND - left).for_record(offsets.len() as u64)
                     );
                 }
-                file.write_all(&piece[..taken]).map_err(spool_failed)?;
+                part.write_all(&piece[..taken])?;
                 stream.take(taken);
                 left -= taken as u64;
             }
-            offsets.push(at);
+            bytes::push("table of records", &mut offsets, at)?;
         }
         offsets.shrink_to_fit();
-        let file = file.into_inner().map_err(|e| spool_failed(e.into_error()))?;
         let end = stream.position();
-        Ok(Records { offsets, end, checksums: options.checksums, spool: Some(Spool { wrapper, file }) })
+        let spool = Some(Spooled { wrapper, part: part.finish()? });
+        Ok(Records { offsets, end, checksums: options.checksums, spool })
     }
 
     /// Takes the offsets from a side index, after a look at some of the headers.
@@ -94,6 +90,7 @@ impl Records {
         storage: &dyn Storage,
         index: &[u8],
         options: &ReadOptions,
+        cx: &Cx<'_>,
     ) -> Result<Option<Self>> {
         let (mut offsets, end) = (Vec::new(), storage.len());
         let read = side_index::read(index, "tfrecord", end, AROUND, |offset, _| {
@@ -104,10 +101,10 @@ impl Records {
             return Ok(None);
         }
         let table = Records { offsets, end, checksums: options.checksums, spool: None };
-        let mut skim = Skim::new(storage);
+        let mut window = Window::new(storage, cx);
         for sample in side_index::samples(table.records(), SAMPLES) {
             let range = table.range(sample);
-            match read_end(&mut skim, range.start, end, true) {
+            match read_end(&mut window, range.start, end, true) {
                 Ok(end) if end == range.end => {}
                 Err(error) if error.is_from_outside() => return Err(error),
                 _ => return Ok(None),
@@ -123,39 +120,25 @@ impl Records {
     }
 
     /// Calls `act` with a record and all that is around it: `stored`, or what the spool has.
-    fn with_stored<T>(&self, record: u64, stored: &[u8], act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    fn with_stored<T>(
+        &self,
+        record: u64,
+        stored: &[u8],
+        cx: &Cx<'_>,
+        act: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
         let Some(spool) = &self.spool else { return act(stored) };
         let range = self.range(record);
-        let mut stored = vec![0; bytes::in_memory("record", range.end - range.start)?];
-        spool.read_at(range.start, &mut stored)?;
+        let mut stored = bytes::zeroed("record", range.end - range.start)?;
+        spool.part.read_at(range.start, &mut stored, cx.stop)?;
         act(&stored).map_err(stream::unpacked)
     }
 }
 
 /// Where the record at `at` ends, according to its header.
-pub(super) fn read_end(skim: &mut Skim<'_>, at: u64, size: u64, checksums: bool) -> Result<u64> {
-    let head = skim.get("record header", at, HEADER.min(size - at))?;
+pub(super) fn read_end(window: &mut Window<'_>, at: u64, size: u64, checksums: bool) -> Result<u64> {
+    let head = window.get("record header", at, HEADER.min(size - at))?;
     frame::end(frame::length(head, at, checksums)?, at, size)
-}
-
-impl Spool {
-    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
-        let mut done = 0;
-        while done < out.len() {
-            match read_some(&self.file, &mut out[done..], at + done as u64) {
-                Ok(0) => return Err(spool_failed(std::io::ErrorKind::UnexpectedEof.into())),
-                Ok(n) => done += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(spool_failed(e)),
-            }
-        }
-        Ok(())
-    }
-}
-
-fn spool_failed(error: std::io::Error) -> Error {
-    Error::io("unpacking to a temporary file failed", error)
-        .hint("a compressed TFRecord file needs room for all of its data where temporary files go (TMPDIR)")
 }
 
 impl Table for Records {
@@ -178,33 +161,34 @@ impl Table for Records {
         Ok(Some(range.end - range.start - AROUND))
     }
 
-    fn direct(&self, record: u64) -> Result<Option<Range<u64>>> {
-        // The checksum behind the data is not part of this range, so this is for those who do not want it checked.
+    #[inline]
+    fn way(&self, record: u64) -> Result<Way> {
         let range = self.range(record);
-        let unchecked = !self.checksums && self.spool.is_none();
-        Ok(unchecked.then(|| range.start + HEADER..range.end - (AROUND - HEADER)))
+        let (begin, end) = (range.start + HEADER, range.end - (AROUND - HEADER));
+        // The checksum behind the data is not part of this range, so this is for those who do not want it checked.
+        if !self.checksums && self.spool.is_none() {
+            return Ok(Way::Plain(begin..end));
+        }
+        // What is in the spool is not fetched from the file.
+        let stored = if self.spool.is_some() { 0..0 } else { range };
+        Ok(Way::Alone { stored, size: bytes::in_memory("record", end - begin)? })
     }
 
-    fn in_place(&self, _chunk: &Chunk, stored: &[u8], size: usize) -> Option<usize> {
+    fn in_place(&self, _at: u64, stored: &[u8], size: usize) -> Option<usize> {
         let is_there = self.spool.is_none() && stored.len() as u64 == size as u64 + AROUND;
         is_there.then_some(HEADER as usize)
     }
 
-    fn decode_into(&self, chunk: &Chunk, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        let at = self.range(chunk.first_record).start;
-        self.with_stored(chunk.first_record, stored, |stored| {
-            let data = frame::data(stored, at, self.checksums)?;
-            if data.len() != out.len() {
-                return Err(Error::format("record has another length than its place").at(at));
-            }
-            out.copy_from_slice(data);
-            Ok(())
+    fn decode_into(&self, record: u64, _at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        let at = self.range(record).start;
+        self.with_stored(record, stored, cx, |stored| {
+            copy_record(frame::data(stored, at, self.checksums)?, out, at)
         })
     }
 
-    fn decode(&self, chunk: &Chunk, stored: &[u8]) -> Result<Decoded> {
+    fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
         let at = self.range(chunk.first_record).start;
-        self.with_stored(chunk.first_record, stored, |stored| {
+        self.with_stored(chunk.first_record, stored, cx, |stored| {
             let data = frame::data(stored, at, self.checksums)?.to_vec();
             let ends = vec![data.len()];
             Decoded::new(data, ends)

@@ -2,12 +2,13 @@
 
 use super::TfRecord;
 use crate::codec::gzip::{Wrapper, compress};
+use crate::cx::{Cx, for_tests};
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
 use crate::format::{Format, Probe, ReadOptions, Span, detect};
 use crate::hash::crc32c;
 use crate::shard::Shard;
-use crate::storage::{Storage, memory::Memory, output::Stream};
+use crate::storage::{Storage, location::Location, memory::Memory, output::Stream};
 use crate::verify::verify;
 use crate::{Limits, Reader};
 use proptest::prelude::*;
@@ -40,11 +41,17 @@ fn codec(name: &str) -> WriteOptions {
 
 fn read_with(file: &[u8], options: ReadOptions) -> Result<Vec<Vec<u8>>> {
     let storage = Arc::new(Memory::new("test.tfrecord", file.to_vec()));
-    let shard = Shard::over(storage, Default::default(), Some("tfrecord"), options)?;
+    let shard = Shard::open(
+        Location::Handed(storage),
+        Default::default(),
+        Some("tfrecord"),
+        options,
+        &for_tests(options.limits),
+    )?;
     let reader = Reader::new(vec![Arc::new(shard)], 1 << 20, None)?;
     let one_by_one = (0..reader.len()).map(|i| reader.read(i)).collect::<Result<Vec<_>>>()?;
     let mut batch: Vec<Vec<u8>> = Vec::new();
-    reader.read_batch(&(0..reader.len()).collect::<Vec<_>>(), &mut batch)?;
+    reader.read_batch(&(0..reader.len()).collect::<Vec<_>>(), &mut batch, &for_tests(Limits::default()))?;
     assert_eq!(one_by_one, batch);
     Ok(batch)
 }
@@ -55,17 +62,29 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut records = Vec::new();
-    TfRecord.scan(&Memory::new("test", file), &ReadOptions::default(), &mut |record| {
-        records.push(record.to_vec());
-        Ok(())
-    })?;
+    TfRecord.scan(
+        &Memory::new("test", file),
+        &ReadOptions::default(),
+        &for_tests(Limits::default()),
+        &mut |record| {
+            records.push(record.to_vec());
+            Ok(())
+        },
+    )?;
     Ok(records)
 }
 
 /// The records that a walk finds whole, and the number of problems.
 fn walked(file: &[u8]) -> (u64, u64) {
     let memory = Memory::new("test", file);
-    let report = verify(&memory, Some("tfrecord"), &ReadOptions::default(), &mut |_| Ok(())).unwrap();
+    let report = verify(
+        &memory,
+        Some("tfrecord"),
+        &ReadOptions::default(),
+        &for_tests(Limits::default()),
+        &mut |_| Ok(()),
+    )
+    .unwrap();
     (report.records, report.problem_count)
 }
 
@@ -86,10 +105,21 @@ fn tensorflows_files_are_read_and_plain_ones_written_to_the_byte() {
             assert!(read(&file).unwrap() == records, "{name}{suffix}");
             assert!(scan(&file).unwrap() == records, "{name}{suffix}");
             assert_eq!(walked(&file), (n as u64, 0), "{name}{suffix}");
-            let probe = TfRecord.probe(&Memory::new("nameless", &file)).unwrap();
+            let probe = TfRecord
+                .probe(
+                    &Memory::new("nameless", &file),
+                    &ReadOptions::default(),
+                    &for_tests(Limits::default()),
+                )
+                .unwrap();
             assert_eq!(probe, if n == 0 { Probe::No } else { Probe::Yes }, "{name}{suffix}");
             let named = Memory::new(format!("a.tfrecord{suffix}"), &file);
-            assert_eq!(detect::detect(&named).unwrap().name(), "tfrecord");
+            assert_eq!(
+                detect::detect(&named, &ReadOptions::default(), &for_tests(Limits::default()))
+                    .unwrap()
+                    .name(),
+                "tfrecord"
+            );
         }
     }
     assert_eq!(read(&golden("big.tfrecord")).unwrap().len(), 3);
@@ -184,7 +214,7 @@ fn a_record_of_a_compressed_file_over_the_limit_is_refused() {
     let limits = Limits { decoded_chunk_bytes: 50_000, ..Limits::default() };
     let options = ReadOptions { limits, ..ReadOptions::default() };
     let memory = Memory::new("test", file.clone());
-    let scanned = TfRecord.scan(&memory, &options, &mut |_| Ok(())).unwrap_err();
+    let scanned = TfRecord.scan(&memory, &options, &for_tests(limits), &mut |_| Ok(())).unwrap_err();
     for error in [scanned, read_with(&file, options).unwrap_err()] {
         assert!(matches!(error.kind(), Kind::Limit), "{error}");
     }
@@ -202,7 +232,9 @@ fn false_headers_cost_no_more_than_a_few_passes() {
         covered += span.range().end - span.range().start;
         Ok(())
     };
-    TfRecord.walk(&Memory::new("test", &file), &ReadOptions::default(), visit).unwrap();
+    TfRecord
+        .walk(&Memory::new("test", &file), &ReadOptions::default(), &for_tests(Limits::default()), visit)
+        .unwrap();
     assert_eq!(covered, file.len() as u64);
 }
 
@@ -219,19 +251,36 @@ fn options_are_refused_by_name() {
 fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
     let file = golden("mixed.tfrecord");
     let (memory, options) = (Memory::new("test", &file), ReadOptions::default());
-    let opened = TfRecord.open(&memory, &options).unwrap();
+    let opened = TfRecord.open(&memory, &options, &for_tests(Limits::default())).unwrap();
     let index = opened.index_bytes().unwrap();
-    let indexed = TfRecord.open_indexed(&memory, &index, &options).unwrap().unwrap();
+    let indexed =
+        TfRecord.open_indexed(&memory, &index, &options, &for_tests(Limits::default())).unwrap().unwrap();
     assert_eq!((opened.records(), opened.describe()), (indexed.records(), indexed.describe()));
     for record in 0..opened.records() {
         assert_eq!(opened.locate(record).unwrap(), indexed.locate(record).unwrap());
     }
     let mut other = file.clone();
     other[0] ^= 1;
-    assert!(TfRecord.open_indexed(&Memory::new("test", &other), &index, &options).unwrap().is_none());
+    assert!(
+        TfRecord
+            .open_indexed(&Memory::new("test", &other), &index, &options, &for_tests(Limits::default()))
+            .unwrap()
+            .is_none()
+    );
     let wrapped = golden("mixed.tfrecord.gz");
-    assert!(TfRecord.open(&Memory::new("test", &wrapped), &options).unwrap().index_bytes().is_none());
-    assert!(TfRecord.open_indexed(&Memory::new("test", &wrapped), &index, &options).unwrap().is_none());
+    assert!(
+        TfRecord
+            .open(&Memory::new("test", &wrapped), &options, &for_tests(Limits::default()))
+            .unwrap()
+            .index_bytes()
+            .is_none()
+    );
+    assert!(
+        TfRecord
+            .open_indexed(&Memory::new("test", &wrapped), &index, &options, &for_tests(Limits::default()))
+            .unwrap()
+            .is_none()
+    );
 }
 
 #[test]
@@ -245,14 +294,14 @@ fn a_file_is_read_with_large_reads_where_records_are_small() {
         fn len(&self) -> u64 {
             self.0.len() as u64
         }
-        fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        fn read_at(&self, at: u64, out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
             self.1.fetch_add(1, Relaxed);
             out.copy_from_slice(&self.0[at as usize..at as usize + out.len()]);
             Ok(())
         }
     }
     let storage = Counted(write(&codec("none"), &vec![vec![1; 100]; 10_000]), AtomicU64::new(0));
-    let table = TfRecord.open(&storage, &ReadOptions::default()).unwrap();
+    let table = TfRecord.open(&storage, &ReadOptions::default(), &for_tests(Limits::default())).unwrap();
     assert_eq!(table.records(), 10_000);
     assert!(storage.1.load(Relaxed) < 10, "{} reads", storage.1.load(Relaxed));
 }
@@ -319,6 +368,6 @@ proptest! {
         let _ = read(&file);
         let _ = scan(&file);
         let _ = walked(&file);
-        let _ = TfRecord.open_indexed(&Memory::new("test", &file), &file, &ReadOptions::default());
+        let _ = TfRecord.open_indexed(&Memory::new("test", &file), &file, &ReadOptions::default(), &for_tests(Limits::default()));
     }
 }

@@ -5,6 +5,7 @@ use super::scan;
 use super::stream::{self, Stream};
 use crate::bytes;
 use crate::codec::gzip::Wrapper;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{ReadOptions, Span};
 use crate::hash::crc32c;
@@ -16,13 +17,14 @@ const PIECE: u64 = 1 << 20;
 pub(super) fn walk(
     storage: &dyn Storage,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(Span) -> Result<()>,
 ) -> Result<()> {
-    if let (Some(wrapper), _) = stream::wrapper(storage)? {
-        return walk_stream(storage, wrapper, options, visit);
+    if let (Some(wrapper), _) = stream::wrapper(storage, cx)? {
+        return walk_stream(storage, wrapper, options, cx, visit);
     }
     let size = storage.len();
-    let mut walk = Walk { window: Window::new(storage), size, options, budget: 4 * size };
+    let mut walk = Walk { window: Window::new(storage, cx), size, options, budget: 4 * size };
     let (mut at, mut record) = (0, 0);
     while at < size {
         let span = match walk.next(at) {
@@ -122,10 +124,11 @@ fn walk_stream(
     storage: &dyn Storage,
     wrapper: Wrapper,
     options: &ReadOptions,
+    cx: &Cx<'_>,
     visit: &mut dyn FnMut(Span) -> Result<()>,
 ) -> Result<()> {
     let size = storage.len();
-    let mut stream = Stream::new(storage, wrapper);
+    let mut stream = Stream::new(storage, wrapper, cx);
     let (mut told, mut record) = (0, 0);
     // Records since the last span.
     let (mut records, mut bytes) = (0, 0);

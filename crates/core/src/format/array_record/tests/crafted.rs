@@ -3,6 +3,7 @@
 use super::super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
 use super::*;
 use crate::codec::{Codec, Compression};
+use crate::cx::for_tests;
 use crate::error::Kind;
 use crate::format::riegeli::chunk::{CHUNK_HEADER, ChunkView, kind};
 use crate::format::riegeli::encode::{Encoding, encode_parts};
@@ -159,7 +160,7 @@ fn lies_that_only_a_chunk_can_tell_are_found_when_it_is_read() {
     file.entries[1].records = Some(3);
     let bytes = file.bytes();
     let table = open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap();
-    let found = read_table(&*table, &bytes);
+    let found = read_table(&*table, &bytes, Limits::default());
     assert!(found[0].as_ref().unwrap_err().to_string().contains("another number of records"));
     assert_eq!(found[4].as_ref().unwrap(), b"record-000004");
     assert_eq!(walk(&ArrayRecord, &bytes).damage.len(), 2);
@@ -169,7 +170,10 @@ fn lies_that_only_a_chunk_can_tell_are_found_when_it_is_read() {
     file.entries[1].offset = Some(OFFSETS[1] + 1);
     let bytes = file.bytes();
     let table = open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap();
-    assert!(matches!(read_table(&*table, &bytes)[2].as_ref().unwrap_err().kind(), Kind::Checksum));
+    assert!(matches!(
+        read_table(&*table, &bytes, Limits::default())[2].as_ref().unwrap_err().kind(),
+        Kind::Checksum
+    ));
     assert!(!walk(&ArrayRecord, &bytes).damage.is_empty());
 
     // Decoded sizes are not needed for groups, but a walk compares them.
@@ -220,13 +224,15 @@ fn a_wrong_size_of_a_single_record_is_an_error_not_an_allocation() {
 fn transposed_chunks_that_run_in_circles_are_refused() {
     // No buckets, no buffers, two states that do nothing and lead to each other without a transition.
     let data = [0, 8, 0, 0, 2, 0, 0, 3, 2, 0];
-    let error = transpose_decode::decode(&data, 64, 0, 0, &Limits::default()).unwrap_err();
+    let error = transpose_decode::decode(&data, 64, 0, 0, &for_tests(Limits::default())).unwrap_err();
     assert!(error.to_string().contains("circle"), "{error}");
     // One state that starts a record, for ever.
     let data = [0, 6, 0, 0, 1, 3, 0, 0, 3, 3, 3, 3];
-    let error = transpose_decode::decode(&data, 64, 5, 0, &Limits::default()).unwrap_err();
+    let error = transpose_decode::decode(&data, 64, 5, 0, &for_tests(Limits::default())).unwrap_err();
     assert!(error.to_string().contains("too many records"), "{error}");
-    assert!(transpose_decode::decode(&[0, 6, 0, 0, 1, 3, 0, 0], 64, 1, 0, &Limits::default()).is_ok());
+    assert!(
+        transpose_decode::decode(&[0, 6, 0, 0, 1, 3, 0, 0], 64, 1, 0, &for_tests(Limits::default())).is_ok()
+    );
 }
 
 proptest! {
@@ -235,21 +241,21 @@ proptest! {
         data: Vec<u8>, seed in 0usize..40, at: prop::sample::Index, byte: u8, decoded in 0u64..5000, records in 0u64..50,
     ) {
         let limits = Limits { decoded_chunk_bytes: 1 << 20, ..Limits::default() };
-        let _ = transpose_decode::decode(&data, 64, records, decoded, &limits);
+        let _ = transpose_decode::decode(&data, 64, records, decoded, &for_tests(limits));
         // A good chunk with one bad byte gets further.
         let records = messages(seed as u64 + 1);
         let encoded = encode(&records, STORED, Some(256));
         let mut data = [&encoded.head[CHUNK_HEADER as usize..], &encoded.body].concat();
         let at = at.index(data.len());
         data[at] = byte;
-        let _ = transpose_decode::decode(&data, 64, encoded.records, encoded.decoded_bytes, &limits);
+        let _ = transpose_decode::decode(&data, 64, encoded.records, encoded.decoded_bytes, &for_tests(limits));
     }
 
     #[test]
     fn no_stored_bytes_make_a_chunk_panic(bytes: Vec<u8>, begin in 0u64..200_000) {
         for checksums in [true, false] {
             if let Ok(view) = ChunkView::read(begin, &bytes, checksums) {
-                let _ = view.decode(&Limits { decoded_chunk_bytes: 1 << 20, ..Limits::default() });
+                let _ = view.decode(&for_tests(Limits { decoded_chunk_bytes: 1 << 20, ..Limits::default() }));
                 let _ = view.verify_padding();
             }
         }

@@ -35,7 +35,9 @@ fn a_flip_of_any_byte_gives_an_error_or_the_same_records() {
                     Err(error) => assert!(error.offset().is_some(), "{error}"),
                     Ok(table) => {
                         assert_eq!(table.records(), records.len() as u64);
-                        for (found, expected) in read_table(&*table, &file).iter().zip(&records) {
+                        for (found, expected) in
+                            read_table(&*table, &file, Limits::default()).iter().zip(&records)
+                        {
                             match found {
                                 Ok(found) => assert_eq!(found, expected, "byte {at}"),
                                 Err(error) => assert!(error.offset().is_some(), "{error}"),
@@ -57,7 +59,7 @@ fn without_checksums_no_flip_panics() {
         for at in places(&file).collect::<Vec<_>>() {
             file[at] ^= 1 << (at % 7);
             if let Ok(table) = open(&ArrayRecord, &file, &options_without) {
-                read_table(&*table, &file);
+                read_table(&*table, &file, Limits::default());
             }
             file[at] ^= 1 << (at % 7);
         }

@@ -40,7 +40,8 @@ fn every_valid_golden_file_is_read_and_walked_and_stored_ones_are_written_to_the
         }
         let file = std::fs::read(&path).unwrap();
         let table = open(&ArrayRecord, &file, &ReadOptions::default()).unwrap();
-        let records: Vec<Vec<u8>> = read_table(&*table, &file).into_iter().collect::<Result<_>>().unwrap();
+        let records: Vec<Vec<u8>> =
+            read_table(&*table, &file, Limits::default()).into_iter().collect::<Result<_>>().unwrap();
         let walked = walk(&ArrayRecord, &file);
         assert_eq!(walked.records, records.len() as u64, "{name}");
         assert!(walked.damage.is_empty(), "{name}: {:?}", walked.damage);

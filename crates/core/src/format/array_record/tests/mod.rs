@@ -6,9 +6,11 @@ mod golden;
 mod written;
 
 use super::ArrayRecord;
+use crate::Limits;
+use crate::cx::for_tests;
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
-use crate::format::{Decoded, Format, ReadOptions, Span, Table};
+use crate::format::{Decoded, Format, ReadOptions, Span, Table, Way};
 use crate::storage::memory::Memory;
 use crate::storage::output::Stream;
 
@@ -34,24 +36,26 @@ fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn open(format: &dyn Format, file: &[u8], options: &ReadOptions) -> Result<Box<dyn Table>> {
-    format.open(&Memory::new("test", file), options)
+    format.open(&Memory::new("test", file), options, &for_tests(options.limits))
 }
 
 /// Every record, in the way that the table offers for it.
-fn read_table(table: &dyn Table, file: &[u8]) -> Vec<Result<Vec<u8>>> {
+fn read_table(table: &dyn Table, file: &[u8], limits: Limits) -> Vec<Result<Vec<u8>>> {
     let mut kept: Option<(u64, Decoded)> = None;
     let mut read = |record| {
         let (chunk, row) = table.locate(record)?;
         let stored = &file[chunk.stored.start as usize..chunk.stored.end as usize];
-        if let (1, Some(size)) = (chunk.records, table.size(record)?) {
-            let mut out = vec![0xaa; size as usize];
-            table.decode_into(&chunk, stored, &mut out)?;
-            assert_eq!(table.decode(&chunk, stored)?.row(0), Some(&out[..]));
+        let cx = for_tests(limits);
+        if let Way::Alone { stored: range, size } = table.way(record)? {
+            assert_eq!((range, Some(size as u64)), (chunk.stored.clone(), table.size(record)?));
+            let mut out = vec![0xaa; size];
+            table.decode_into(record, chunk.stored.start, stored, &mut out, &cx)?;
+            assert_eq!(table.decode(&chunk, stored, &cx)?.row(0), Some(&out[..]));
             return Ok(out);
         }
         let decoded = match kept.take() {
             Some((index, decoded)) if index == chunk.index => decoded,
-            _ => table.decode(&chunk, stored)?,
+            _ => table.decode(&chunk, stored, &cx)?,
         };
         assert_eq!(decoded.rows() as u64, chunk.records);
         let found = decoded.row(row).unwrap().to_vec();
@@ -63,7 +67,7 @@ fn read_table(table: &dyn Table, file: &[u8]) -> Vec<Result<Vec<u8>>> {
 
 fn read(format: &dyn Format, file: &[u8], options: &ReadOptions) -> Result<Vec<Vec<u8>>> {
     let table = open(format, file, options)?;
-    read_table(&*table, file).into_iter().collect()
+    read_table(&*table, file, options.limits).into_iter().collect()
 }
 
 /// What a walk found: records, and what was wrong.
@@ -87,7 +91,9 @@ fn walk(format: &dyn Format, file: &[u8]) -> Walked {
         }
         Ok(())
     };
-    format.walk(&Memory::new("test", file), &ReadOptions::default(), visit).unwrap();
+    format
+        .walk(&Memory::new("test", file), &ReadOptions::default(), &for_tests(Limits::default()), visit)
+        .unwrap();
     assert_eq!(at, file.len() as u64, "spans tile the file");
     walked
 }

@@ -1,0 +1,22 @@
+//! What the files of one data set share: the bound on open descriptors, and one temporary file for all.
+
+use super::handles::Handles;
+use super::spool::Spool;
+use crate::limits::Limits;
+use std::sync::Arc;
+
+/// Shared by the files that are opened together.
+pub struct FileSet {
+    /// The descriptors of data files.
+    pub handles: Arc<Handles>,
+    /// The temporary file.
+    pub spool: Spool,
+}
+
+impl FileSet {
+    /// Nothing is opened yet.
+    pub fn new(limits: &Limits) -> Arc<Self> {
+        let handles = Handles::new(limits.open_files);
+        Arc::new(FileSet { spool: Spool::new(limits.spool_bytes, handles.clone()), handles })
+    }
+}

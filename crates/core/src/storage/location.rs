@@ -1,0 +1,96 @@
+//! From a location to a storage: the one place that opens anything to read.
+
+use super::Storage;
+use super::file::{Io, LocalFile};
+use super::file_set::FileSet;
+use super::handles::Handle;
+use crate::error::Result;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where bytes are.
+#[derive(Clone)]
+pub enum Location {
+    /// A local file, opened when needed.
+    Path {
+        /// As it was given: what errors and listings show.
+        path: PathBuf,
+        /// What it meant then, whatever the working directory is by now.
+        absolute: PathBuf,
+    },
+    /// Something that was handed over open and cannot be opened again.
+    Handed(Arc<dyn Storage>),
+}
+
+impl Location {
+    /// A local file.
+    pub fn path(path: PathBuf) -> Self {
+        let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        Location::Path { path, absolute }
+    }
+
+    /// What errors and listings call it.
+    pub fn name(&self) -> String {
+        match self {
+            Location::Path { path, .. } => path.to_string_lossy().into_owned(),
+            Location::Handed(storage) => storage.name().to_owned(),
+        }
+    }
+
+    /// The path as it was given, if it is a local file.
+    pub fn as_path(&self) -> Option<&Path> {
+        match self {
+            Location::Path { path, .. } => Some(path),
+            Location::Handed(_) => None,
+        }
+    }
+
+    /// The path from the root, if it is a local file.
+    pub fn absolute(&self) -> Option<&Path> {
+        match self {
+            Location::Path { absolute, .. } => Some(absolute),
+            Location::Handed(_) => None,
+        }
+    }
+
+    /// The location of a file beside this one, whose name is made from this one's. None where there is no beside.
+    pub fn beside(&self, name: impl Fn(&std::ffi::OsStr) -> std::ffi::OsString) -> Option<Self> {
+        let Location::Path { path, absolute } = self else { return None };
+        let renamed = |path: &Path| Some(path.with_file_name(name(path.file_name()?)));
+        Some(Location::Path { path: renamed(path)?, absolute: renamed(absolute)? })
+    }
+
+    /// Opens it. `files` bounds the descriptors of the data set that it belongs to.
+    pub fn open(&self, io: Io, files: &FileSet) -> Result<Opened> {
+        match self {
+            Location::Path { absolute, .. } => {
+                let file = LocalFile::open_as(self.name(), absolute, &files.handles, io)?;
+                let (handle, warning) = (Some(file.handle().clone()), file.warning());
+                Ok(Opened { storage: Arc::new(file), handle, warning })
+            }
+            Location::Handed(storage) => Ok(Opened { storage: storage.clone(), handle: None, warning: None }),
+        }
+    }
+}
+
+/// A storage that was opened.
+pub struct Opened {
+    /// The bytes.
+    pub storage: Arc<dyn Storage>,
+    /// The place of its descriptor, if it has one.
+    handle: Option<Arc<Handle>>,
+    /// What whoever opened it should know about the way it is read: `"read ..."`.
+    pub warning: Option<&'static str>,
+}
+
+impl Opened {
+    /// Gives descriptor and memory map back. Both are opened again if somebody reads after all.
+    pub fn release(&self) {
+        if let Some(handle) = &self.handle {
+            handle.close();
+        }
+        if let Some(mapped) = self.storage.mapped() {
+            mapped.retire();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Ctrl-C, heard while the core works.
+
+use crate::errors::external;
+use anyrecord::reader::Reader;
+use anyrecord::{Cx, Stop};
+use pyo3::prelude::*;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Signals are looked for about this often. Taking the GIL more often would keep other threads from their work.
+const LISTEN: Duration = Duration::from_millis(50);
+
+/// Stops a call of the core when a Python signal handler raises, as Ctrl-C does.
+#[derive(Default)]
+pub struct Interrupts {
+    /// When signals were looked for last; none before the first check, so that a short call does not ask for the time.
+    last: Cell<Option<Instant>>,
+}
+
+impl Stop for Interrupts {
+    fn check(&self) -> anyrecord::Result<()> {
+        let now = Instant::now();
+        match self.last.get() {
+            Some(last) if now.duration_since(last) >= LISTEN => {
+                self.last.set(Some(now));
+                Python::attach(|py| py.check_signals()).map_err(external)
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.last.set(Some(now));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Calls `act` in the context of one call of a reader.
+#[inline]
+pub fn with_cx<T>(reader: &Reader, act: impl FnOnce(&Cx<'_>) -> T) -> T {
+    let (budget, stop) = (reader.budget(), Interrupts::default());
+    act(&Cx { budget: &budget, stop: &stop })
+}
