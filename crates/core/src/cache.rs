@@ -22,11 +22,14 @@ struct Kept<K, V> {
     entries: HashMap<K, Entry<V>>,
     queue: VecDeque<K>,
     bytes: usize,
+    /// The last value that is larger than the whole cache. Reading in order would make it anew for every few records
+    /// if it were not kept.
+    oversized: Option<(K, Arc<V>)>,
 }
 
 impl<K, V> Default for Kept<K, V> {
     fn default() -> Self {
-        Kept { entries: HashMap::new(), queue: VecDeque::new(), bytes: 0 }
+        Kept { entries: HashMap::new(), queue: VecDeque::new(), bytes: 0, oversized: None }
     }
 }
 
@@ -72,16 +75,23 @@ impl<K: Copy + Eq + Hash, V: Weight> Cache<K, V> {
     /// The value, if it is here.
     pub fn get(&self, key: K) -> Option<Arc<V>> {
         self.with(|mut kept| {
-            let entry = kept.entries.get_mut(&key)?;
-            entry.used = true;
-            Some(entry.value.clone())
+            if let Some(entry) = kept.entries.get_mut(&key) {
+                entry.used = true;
+                return Some(entry.value.clone());
+            }
+            match &kept.oversized {
+                Some((own, value)) if *own == key => Some(value.clone()),
+                _ => None,
+            }
         })
     }
 
-    /// Keeps a value, unless it alone is larger than the cache.
+    /// Keeps a value. Of those that are larger than the whole cache only the last is kept.
     pub fn put(&self, key: K, value: Arc<V>) {
         let weight = value.weight();
         if weight > self.limit {
+            // The one before is dropped behind the lock: it may be large.
+            let _before = self.with(|mut kept| kept.oversized.replace((key, value)));
             return;
         }
         self.with(|mut kept| {
@@ -139,10 +149,16 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_larger_than_the_cache_is_not_kept() {
-        let cache = Chunks::new(100);
-        cache.put((0, 0), chunk(1000));
-        assert!(cache.get((0, 0)).is_none());
+    fn of_chunks_larger_than_the_cache_the_last_is_kept() {
+        for limit in [0, 100] {
+            let cache = Chunks::new(limit);
+            cache.put((0, 0), chunk(1000));
+            assert!(cache.get((0, 0)).is_some());
+            cache.put((0, 1), chunk(1000));
+            assert!(cache.get((0, 0)).is_none() && cache.get((0, 1)).is_some());
+            cache.clear();
+            assert!(cache.get((0, 1)).is_none());
+        }
     }
 
     #[test]

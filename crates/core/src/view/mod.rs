@@ -17,6 +17,7 @@ mod numbers;
 #[cfg(test)]
 mod tests;
 
+use crate::bytes;
 use crate::error::{Error, Result};
 use crate::permutation::{MOST, Permutation};
 use blocks::{Blocks, Shape};
@@ -26,6 +27,11 @@ use std::sync::Arc;
 
 /// How many views may be stacked: what nobody needs, and a bound on recursion.
 const DEEPEST: usize = 64;
+/// How many views one view may be made of: a bound on what a pickle of it takes.
+const MOST_PARTS: u64 = 1 << 20;
+/// Concatenations of more layers than this are cut when they are sliced, so that slicing and putting together again and
+/// again does not stack. Shallow ones are not: block shuffles of their slices are frozen as they are.
+const SHALLOW: usize = 8;
 
 /// A view of a sequence of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +78,28 @@ pub struct Part {
     pub base: u64,
     /// The position behind its last one.
     pub end: u64,
+    /// What the view is made of. Known here, because views share parts: counting them anew would take time
+    /// exponential in the number of layers.
+    size: Size,
+}
+
+/// How many layers and how many parts a view is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size {
+    depth: usize,
+    parts: u64,
+}
+
+impl Size {
+    /// One more view on top of others.
+    fn over(below: impl Iterator<Item = Size>) -> Self {
+        let (mut depth, mut parts) = (0, 1u64);
+        for size in below {
+            depth = depth.max(size.depth);
+            parts = parts.saturating_add(size.parts);
+        }
+        Size { depth: depth + 1, parts }
+    }
 }
 
 /// Several views by weight. A position beyond the end of a view begins it again.
@@ -81,6 +109,7 @@ pub struct Mixed {
     /// Each view, and where its files begin among all files.
     parts: Vec<(View, u64)>,
     len: u64,
+    size: Size,
 }
 
 /// An order that chance and a seed have made.
@@ -268,6 +297,7 @@ impl View {
             View::Slice { of, start: first, step: by, .. } => {
                 View::Slice { of: of.clone(), start: along(*first, *by, start), step: times(*by)?, len }
             }
+            View::Concat(parts) if step == 1 && self.size().depth > SHALLOW => cut(parts, start, len)?,
             View::Concat(_) | View::Shuffled { .. } | View::Mixed(_) => {
                 View::Slice { of: self.below()?, start, step, len }
             }
@@ -276,11 +306,15 @@ impl View {
 
     /// One view after the other; each comes with where its files begin among all files.
     pub fn concat(views: impl IntoIterator<Item = (View, u64)>) -> Result<Self> {
-        let (mut parts, mut end) = (Vec::new(), 0u64);
-        let mut add = |view: View, base| {
+        let (mut parts, mut end, mut total) = (Vec::new(), 0u64, 0u64);
+        let mut add = |view: View, base| -> Result<()> {
             end = end.checked_add(view.len()).filter(|&end| end < MOST).ok_or_else(too_long)?;
-            parts.push(Part { view, base, end });
-            Ok::<_, Error>(())
+            let size = view.size();
+            total = total.saturating_add(size.parts);
+            if total > MOST_PARTS {
+                return Err(Error::argument(format!("a view of more than {MOST_PARTS} parts")));
+            }
+            bytes::push("parts of a view", &mut parts, Part { view, base, end, size })
         };
         for (view, base) in views {
             match view {
@@ -310,24 +344,52 @@ impl View {
         let lengths: Vec<u64> = views.iter().map(|(view, _)| view.len()).collect();
         let len = mixture.length(&lengths, until)?;
         views.iter().try_for_each(|(view, _)| view.below().map(drop))?;
-        Ok(View::Mixed(Arc::new(Mixed { mixture, parts: views, len })))
+        let size = Size::over(views.iter().map(|(view, _)| view.size()));
+        if size.parts > MOST_PARTS {
+            return Err(Error::argument(format!("a view of more than {MOST_PARTS} parts")));
+        }
+        Ok(View::Mixed(Arc::new(Mixed { mixture, parts: views, len, size })))
     }
 
     /// This view as one that another may be put on.
     fn below(&self) -> Result<Arc<Self>> {
-        if self.depth() >= DEEPEST {
+        if self.size().depth >= DEEPEST {
             return Err(Error::argument(format!("more than {DEEPEST} views on top of each other")));
         }
         Ok(Arc::new(self.clone()))
     }
 
-    fn depth(&self) -> usize {
-        1 + match self {
-            View::Range { .. } => 0,
-            View::Slice { of, .. } | View::Shuffled { of, .. } => of.depth(),
-            View::Concat(parts) => parts.iter().map(|part| part.view.depth()).max().unwrap_or(0),
-            View::Mixed(mixed) => mixed.parts.iter().map(|(view, _)| view.depth()).max().unwrap_or(0),
+    fn size(&self) -> Size {
+        match self {
+            View::Range { .. } => Size::over(std::iter::empty()),
+            View::Slice { of, .. } | View::Shuffled { of, .. } => Size::over([of.size()].into_iter()),
+            View::Concat(parts) => Size::over(parts.iter().map(|part| part.size)),
+            View::Mixed(mixed) => mixed.size,
         }
+    }
+}
+
+/// `len` positions of a concatenation from `start` on, as a concatenation.
+fn cut(parts: &[Part], start: u64, len: u64) -> Result<View> {
+    let (mut begin, end) = (0, start + len);
+    let mut pieces = Vec::new();
+    for part in parts {
+        let (from, to) = (start.max(begin), end.min(part.end));
+        if from < to {
+            bytes::push(
+                "parts of a view",
+                &mut pieces,
+                (part.view.slice(from - begin, 1, to - from)?, part.base),
+            )?;
+        }
+        begin = part.end;
+    }
+    match &*pieces {
+        [(View::Range { start, step, len }, base)] => {
+            Ok(View::Range { start: start + base, step: *step, len: *len })
+        }
+        [(view, 0)] => Ok(view.clone()),
+        _ => View::concat(pieces),
     }
 }
 

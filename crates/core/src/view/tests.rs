@@ -186,3 +186,33 @@ fn a_slice_outside_is_refused() {
     assert!(View::all(10).slice(0, 0, 1).is_err());
     assert!(View::all(10).slice(10, 1, 0).is_ok());
 }
+
+#[test]
+fn slicing_and_putting_together_again_and_again_stays_small() {
+    let plain = View::all(50);
+    let shuffled = plain.shuffle(Order::new(50, 3, 0, None).unwrap()).unwrap();
+    let mixed = View::mix(vec![(plain.clone(), 0), (shuffled.clone(), 0)], &[1, 2], 7, Until::First).unwrap();
+    for first in [plain, shuffled, mixed] {
+        let (expected, mut view) = (listed(&first), first.clone());
+        for round in 0..200 {
+            let at = 1 + round % (view.len() - 1);
+            let parts = [view.slice(0, 1, at).unwrap(), view.slice(at, 1, view.len() - at).unwrap()];
+            view = View::concat(parts.map(|part| (part, 0))).unwrap();
+        }
+        assert_eq!(listed(&view), expected);
+        assert!(view.size().depth < DEEPEST / 2 && view.size().parts < 5000, "{:?}", view.size());
+        assert_eq!(View::from_numbers(&view.to_numbers(), 50).unwrap(), view);
+    }
+}
+
+#[test]
+fn a_view_that_doubles_again_and_again_is_refused_before_it_is_too_large() {
+    let doubled = |view: &View| View::mix(vec![(view.clone(), 0), (view.clone(), 0)], &[1, 1], 1, Until::All);
+    let mut view = View::all(2);
+    let rounds = (0..100).take_while(|_| doubled(&view).map(|twice| view = twice).is_ok()).count();
+    assert!((10..30).contains(&rounds), "{rounds}");
+    let twice = |view: &View| View::concat([(view.clone(), 0), (view.clone(), 0)]);
+    let mut view = View::all(2);
+    let rounds = (0..100).take_while(|_| twice(&view).map(|twice| view = twice).is_ok()).count();
+    assert!((10..30).contains(&rounds), "{rounds}");
+}
