@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from benches.tables import show
 BASELINE = Path(__file__).parent / "results" / "instructions.json"
 CHANGE = 0.03
 """A figure may be this much above its baseline; what differs by more is marked."""
-COUNTS = 3
-"""So often is it counted before it fails."""
 FEATURES = ("ssse3", "sse4_2", "pclmulqdq", "aes", "popcnt", "avx", "avx2", "bmi1", "bmi2", "abm", "fma")
 """What the code, its dependencies and the C library choose by, as far as valgrind passes it on; not AVX-512."""
 ARM_FEATURES = ("asimd", "aes", "pmull", "crc32", "sve")
@@ -146,21 +144,6 @@ def tell(found: Mapping[str, float], baseline: Baseline) -> None:
     show("instructions a record", ["now", "baseline", "change"], rows)
 
 
-def counted(once_more: Callable[[], dict[str, float]], now: Mapping[str, str], baseline: Baseline) -> dict[str, float]:
-    """What is counted; if some of it is too much, the least of a few counts.
-
-    Where blocks of memory lie depends a little on chance, and costs a percent or two. Code that needs more needs it
-    each time.
-    """
-    found = once_more()
-    for _ in range(1, COUNTS):
-        if differences(baseline.counted_with, now) or not failures(found, baseline.instructions):
-            break
-        again = once_more()
-        found = {name: min(figure, again[name]) for name, figure in found.items()}
-    return found
-
-
 def check(found: Mapping[str, float], now: Mapping[str, str], baseline: Baseline) -> list[str]:
     """Prints a table and a verdict; returns what is wrong. A baseline of another machine is not compared with."""
     tell(found, baseline)
@@ -198,13 +181,11 @@ def main() -> None:
         print(instructions.MISSING)
         return
 
-    def once_more() -> dict[str, float]:
-        return instructions.hot_paths(instructions.SIZES)
-
+    found = instructions.hot_paths(instructions.SIZES)
     if is_written:
-        save(Baseline(here(), once_more()))
+        save(Baseline(here(), found))
         print(f"wrote {BASELINE}")
-    elif check(counted(once_more, here(), load()), here(), load()):
+    elif check(found, here(), load()):
         raise SystemExit(1)
 
 

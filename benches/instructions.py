@@ -36,15 +36,8 @@ DISTURBED = 3
 TRIES = 5
 BY_THE_CLOCK = "waits::happened"
 """A function that a read calls only if it took long, which depends on the machine and its load: it is not counted."""
-C_LIBRARY = {
-    # Large blocks would be copied by one instruction, which valgrind counts once a byte.
-    "glibc.cpu.hwcaps": "-ERMS,-FSRM",
-    # Whether memory is given back, and has to be cleared when it comes again, would depend on all that was before.
-    "glibc.malloc.top_pad": str(1 << 28),
-    "glibc.malloc.trim_threshold": str(1 << 30),
-    "glibc.malloc.mmap_threshold": str(1 << 25),
-}
-"""How the C library works while it is counted."""
+PLAIN_COPIES = "glibc.cpu.hwcaps=-ERMS,-FSRM"
+"""Has the C library copy by loops, not by one instruction, which valgrind would count once a byte."""
 MISSING = "valgrind is missing: install it (Debian: apt install valgrind; macOS has none) to count instructions"
 
 
@@ -138,7 +131,7 @@ def counted_run(parts: Path, arguments: list[str], folder: Path) -> subprocess.C
     # In this order: the first turns counting at the start off.
     outside = [f"--toggle-collect=*{BY_THE_CLOCK}*", "--collect-atstart=yes"]
     command = [*callgrind, *outside, str(PROGRAM), *arguments]
-    environment = {**os.environ, "GLIBC_TUNABLES": ":".join(f"{key}={value}" for key, value in C_LIBRARY.items())}
+    environment = {**os.environ, "GLIBC_TUNABLES": PLAIN_COPIES}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

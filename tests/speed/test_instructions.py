@@ -127,23 +127,6 @@ def test_the_exit_status_tells_the_verdict(figure: float, status: int | None, mo
         assert caught.value.code == status
 
 
-@pytest.mark.parametrize(
-    ("counts", "counted_with", "least"),
-    [
-        ([1029.0], HERE, 1029.0),
-        ([1031.0, 1000.0], HERE, 1000.0),
-        ([1100.0, 1050.0, 1060.0], HERE, 1050.0),
-        ([1100.0], {}, 1100.0),
-    ],
-    ids=["at once", "by chance", "each time", "another toolchain"],
-)
-def test_what_is_above_is_counted_again(counts: list[float], counted_with: dict[str, str], least: float) -> None:
-    rest = iter(counts)
-    found = baseline.counted(lambda: {"read": next(rest)}, HERE, Baseline(counted_with, {"read": 1000.0}))
-    assert found == {"read": least}
-    assert list(rest) == []
-
-
 def test_what_depends_on_the_clock_is_named_as_the_core_names_it() -> None:
     module, function = instructions.BY_THE_CLOCK.split("::")
     sources = [path.read_text() for path in (instructions.ROOT / "crates" / "core" / "src").rglob("*.rs")]

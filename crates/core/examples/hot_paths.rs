@@ -9,6 +9,9 @@
 //! The options are those of the format, for `write`. Prints a sum over all records, so that nothing is optimized away.
 //! Exits with [`DISTURBED`] where the reader began or ceased to take the file for cold while it was counted.
 
+#[path = "hot_paths/heap.rs"]
+mod heap;
+
 use anyrecord::format::options::WriteOptions;
 use anyrecord::format::{ReadOptions, detect};
 use anyrecord::open::open_files;
@@ -18,6 +21,9 @@ use anyrecord::{Error, Reader, Result};
 use std::hint::black_box;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap::new();
 
 const BATCH: usize = 256;
 /// As Python has it unless told otherwise.
