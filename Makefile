@@ -7,21 +7,27 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo test check bench clean lint rust-tests python-tests
+.PHONY: help demo test check bench clean lint rust-tests python-tests instructions instructions-baseline
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(STAMPS)/build  ## build everything and show the main job on data made on the spot
 	@$(BIN)/python examples/demo.py
 
-test: lint rust-tests $(STAMPS)/frameworks python-tests  ## set up everything, then run all checks and tests
+test: lint rust-tests instructions $(STAMPS)/frameworks python-tests  ## set up everything, then run all checks and tests
 
 check: lint rust-tests  ## the inner loop: no frameworks
 	$(BIN)/python -m pytest -q -m "not framework"
 
 bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in a quarter of an hour; BENCH=--quick: in minutes
 	$(BIN)/python -m benches $(BENCH)
+
+instructions: $(STAMPS)/build  ## count the instructions of the hot paths; fails above 3 % more than the committed baseline
+	$(BIN)/python -m benches.baseline
+
+instructions-baseline: $(STAMPS)/build  ## make the instructions that the code at hand needs the baseline
+	$(BIN)/python -m benches.baseline --write
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

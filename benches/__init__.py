@@ -5,6 +5,7 @@
 | `__main__` | the command line; each benchmark prints its tables and saves its figures |
 | `stores` | every store at every size, ratios and goals |
 | `curve`, `instructions` | files of a thousand to ten million records: by the clock, and by counting instructions |
+| `baseline` | the committed counts of instructions, which `make instructions` holds the code to |
 | `codecs`, `opening`, `larger`, `cold`, `cores`, `in_place`, `order`, `conversion` | one question each |
 | `store`, `ours`, `peers` | a way to keep records; ourselves; the others |
 | `elsewhere` | figures of libraries that cannot be installed here |

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benches.device import aligned
-from benches.instructions import change, total
+from benches.instructions import total
 from benches.ours import Anyrecord, ours
 from benches.peers import MmapSlice
 from benches.store import READS, WRITES
@@ -48,5 +48,3 @@ def test_blocks_and_counts() -> None:
     assert aligned(4096, 8192) == (4096, 8192)
     assert aligned(1, 2) == (0, 4096)
     assert total("version: 1\nevents: Ir\nsummary: 7\ntotals: 12345\n") == 12345
-    assert change(103.1, 100) == "+3.1 % SLOWER"
-    assert change(97.5, 100) == "-2.5 %"
