@@ -1,36 +1,35 @@
-//! Reading past the page cache, for data sets that are larger than memory and would only push out everything else.
+//! Reading past the page cache with O_DIRECT, for data sets that are larger than memory and would only push out
+//! everything else.
 //!
 //! The system then reads whole blocks into memory that begins at a block's edge. So ranges are rounded out to blocks,
-//! blocks that several ranges touch are read once, and the bytes are copied once, from the block to their place.
-//! Many blocks are on their way at once: in a queue ([`uring`](super::uring)), or where the system forbids that, in the
-//! hands of a few threads.
+//! blocks that several ranges touch are read once, and the bytes are copied once, from the block to their place. Many
+//! blocks of many files are in flight at once: in a ring ([`uring`](super::uring)), or where the system forbids that, in
+//! the hands of a few threads.
 
 use super::ReadOp;
+use super::aligned::AlignedMemory;
 use super::uring::{self, DEPTH, Read, Reads};
-use crate::process;
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::cell::Cell;
 use std::fs::File;
-use std::ptr::NonNull;
+use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
 /// The most that is read at once: a disk streams with pieces of this size, and a few of them fill its queue.
 const PIECE: usize = 256 << 10;
 /// Memory for all pieces in flight. It is what a disk of 40 GB/s delivers in its answering time of 0.1 ms.
 const MEMORY: usize = 4 << 20;
-/// The block where a file system does not tell: none that reads past the page cache has a larger one by default.
+/// The block where a file system does not tell: none that has O_DIRECT has a larger one by default.
 const USUAL_BLOCK: u64 = 4096;
 
-/// Threads that read where there is no queue. They live for one batch, and all they do is wait. In batches of
+/// Threads that read where there is no ring. They live for one batch, and all they do is wait. In batches of
 /// 256 records of 4 KB on a virtio disk, with others at work: 38,000/s to 54,000/s, where one at a time came at
 /// 12,000/s to 20,000/s.
 const THREADS: usize = 16;
 /// So many ranges at a time: a thread is started in the time of half a read.
 const SHARE: usize = 4;
 
-/// How a file is read past the page cache.
+/// How a file is read with O_DIRECT.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct {
     /// Offsets and lengths are multiples of this, which is a power of two.
@@ -45,6 +44,21 @@ pub enum Failure {
     /// The system said no, there.
     Refused(u64, Errno),
 }
+
+/// A file, and a range of it to read.
+pub struct Wanted<'f, 'o> {
+    /// Whatever helps the caller to know the file again. Ranges of one file have the same number.
+    pub owner: usize,
+    /// The file.
+    pub file: &'f File,
+    /// How it is read.
+    pub direct: Direct,
+    /// The range.
+    pub op: ReadOp<'o>,
+}
+
+/// A range that could not be read, and the file that it belongs to.
+pub type Failed = (usize, Failure);
 
 impl Direct {
     /// Switches an open file over. None: its file system has no such reads, and nothing was changed.
@@ -65,108 +79,114 @@ impl Direct {
     }
 
     fn try_out(self, file: &File) -> bool {
-        let Some(mut memory) = Memory::take(self.block as usize) else { return false };
+        let Some(mut memory) = AlignedMemory::take(self.block as usize) else { return false };
         let is_read = rustix::io::pread(file, &mut memory.bytes()[..self.block as usize], 0).is_ok();
         memory.give_back();
         is_read
     }
+}
 
-    /// Fills all ranges. Returns with nothing in flight.
-    pub fn read_many(self, file: &File, ops: &mut [ReadOp<'_>]) -> Result<(), Failure> {
-        self.read(file, ops, true).unwrap_or_else(|| self.read_in_threads(file, ops))
+/// Fills all ranges, of any number of files. Returns with nothing in flight.
+pub fn read_many(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
+    if !wanted.is_sorted_by_key(|wanted| (wanted.owner, wanted.op.at)) {
+        wanted.sort_unstable_by_key(|wanted| (wanted.owner, wanted.op.at));
     }
-
-    /// Fills all ranges in this thread. None: a queue is wanted and would help, but there is none.
-    fn read(self, file: &File, ops: &mut [ReadOp<'_>], is_queue_wanted: bool) -> Option<Result<(), Failure>> {
-        let mut order: Vec<usize> = (0..ops.len()).filter(|&i| !ops[i].out.is_empty()).collect();
-        if !order.is_sorted_by_key(|&i| ops[i].at) {
-            order.sort_unstable_by_key(|&i| ops[i].at);
-        }
-        let pieces = self.pieces(ops, &order);
-        let Some(largest) = pieces.iter().map(|piece| piece.length).max() else { return Some(Ok(())) };
-        // Pages of their own for each piece.
-        let slot = largest.next_multiple_of(rustix::param::page_size());
-        let slots = (MEMORY / slot).clamp(1, DEPTH).min(pieces.len());
-        let Some(mut memory) = Memory::take(slots * slot) else {
-            return Some(Err(Failure::Refused(pieces[0].at, Errno::NOMEM)));
-        };
-        let free = memory.bytes().chunks_exact_mut(slot).take(slots).collect();
-        let mut work = Work { block: self.block, file, ops, order: &order, pieces: &pieces, begun: 0, free };
-        // A queue pays from two reads on.
-        let result = match is_queue_wanted && pieces.len() > 1 {
-            true => uring::read(file, &mut work),
-            false => Some(work.one_by_one()),
-        };
-        memory.give_back();
-        result
-    }
-
-    /// What a queue is for, without it: threads take the ranges a few at a time, in the order in which they lie.
-    fn read_in_threads(self, file: &File, ops: &mut [ReadOp<'_>]) -> Result<(), Failure> {
-        let mut sorted: Vec<_> = ops.iter_mut().map(|op| ReadOp { at: op.at, out: &mut *op.out }).collect();
-        sorted.sort_unstable_by_key(|op| op.at);
-        let threads = sorted.len().div_ceil(SHARE).min(THREADS);
-        let shares = Mutex::new(sorted.chunks_mut(SHARE));
-        let take = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let work = || {
-            while let Some(share) = take() {
-                let result = self.read(file, share, false).unwrap_or(Ok(()));
-                if result.is_err() {
-                    // Nobody begins another one.
-                    while take().is_some() {}
-                    return result;
-                }
-            }
-            Ok(())
-        };
-        std::thread::scope(|scope| {
-            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            // One that the system does not let us start does not help.
-            let others: Vec<_> = (1..threads).map_while(start).collect();
-            let own = work();
-            others.into_iter().fold(own, |result, other| match other.join() {
-                Ok(others) => result.and(others),
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })
-    }
-
-    /// The blocks that the ranges touch, each once, in pieces.
-    fn pieces(self, ops: &[ReadOp<'_>], order: &[usize]) -> Vec<Piece> {
-        let mut pieces = Vec::with_capacity(order.len());
-        let mut next = 0;
-        while next < order.len() {
-            // A stretch of blocks without a gap, and the ranges in it.
-            let mut first = next;
-            let (mut at, mut end) = self.blocks(&ops[order[next]]);
-            while let Some(&other) = order.get(next) {
-                let blocks = self.blocks(&ops[other]);
-                if blocks.0 > end {
-                    break;
-                }
-                end = end.max(blocks.1);
-                next += 1;
-            }
-            while at < end {
-                let length = (end - at).min(PIECE as u64);
-                while end_of(&ops[order[first]]) <= at {
-                    first += 1;
-                }
-                pieces.push(Piece { at, length: length as usize, first });
-                at += length;
-            }
-        }
-        pieces
-    }
-
-    fn blocks(self, op: &ReadOp<'_>) -> (u64, u64) {
-        let end = end_of(op).checked_next_multiple_of(self.block).unwrap_or(u64::MAX);
-        (op.at / self.block * self.block, end)
+    match read_queued(wanted, true) {
+        Some(result) => result,
+        None => read_in_threads(wanted),
     }
 }
 
-fn end_of(op: &ReadOp<'_>) -> u64 {
-    op.at.saturating_add(op.out.len() as u64)
+/// Fills all ranges, which are sorted, in this thread. None: a ring is wanted and would help, but there is none.
+fn read_queued(wanted: &mut [Wanted<'_, '_>], is_ring_wanted: bool) -> Option<Result<(), Failed>> {
+    let pieces = pieces(wanted);
+    let Some(largest) = pieces.iter().map(|piece| piece.length).max() else { return Some(Ok(())) };
+    // Pages of their own for each piece.
+    let slot = largest.next_multiple_of(rustix::param::page_size());
+    let slots = (MEMORY / slot).clamp(1, DEPTH).min(pieces.len());
+    let Some(mut memory) = AlignedMemory::take(slots * slot) else {
+        return Some(Err((wanted[pieces[0].first].owner, Failure::Refused(pieces[0].at, Errno::NOMEM))));
+    };
+    let free = memory.bytes().chunks_exact_mut(slot).take(slots).collect();
+    let mut work = Work { wanted, pieces: &pieces, begun: 0, free };
+    // A ring pays from two reads on.
+    let result = match is_ring_wanted && pieces.len() > 1 {
+        true => uring::read(&mut work),
+        false => Some(work.one_by_one()),
+    };
+    memory.give_back();
+    result
+}
+
+/// What a ring is for, without it: threads take the ranges a few at a time, in the order in which they lie.
+fn read_in_threads(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
+    let threads = wanted.len().div_ceil(SHARE).min(THREADS);
+    let shares = Mutex::new(wanted.chunks_mut(SHARE));
+    let take = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some(share) = take() {
+            // Without a ring being wanted there is always a result.
+            if let Some(Err(failed)) = read_queued(share, false) {
+                // Nobody begins another one.
+                while take().is_some() {}
+                return Err(failed);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        // One that the system does not let us start does not help.
+        let others: Vec<_> = (1..threads).map_while(start).collect();
+        let own = work();
+        others.into_iter().fold(own, |result, other| match other.join() {
+            Ok(others) => result.and(others),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
+}
+
+/// The blocks that the ranges, which are sorted, touch: each once, in pieces.
+fn pieces(wanted: &[Wanted<'_, '_>]) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(wanted.len());
+    let mut next = 0;
+    while next < wanted.len() {
+        // A stretch of blocks of one file without a gap, and the ranges in it.
+        let mut first = next;
+        let (owner, (mut at, mut end)) = (wanted[next].owner, wanted[next].blocks());
+        while let Some(other) = wanted.get(next).filter(|other| other.owner == owner) {
+            let blocks = other.blocks();
+            if blocks.0 > end {
+                break;
+            }
+            end = end.max(blocks.1);
+            next += 1;
+        }
+        while at < end {
+            let length = (end - at).min(PIECE as u64);
+            while wanted[first].end() <= at {
+                first += 1;
+            }
+            pieces.push(Piece { at, length: length as usize, first });
+            at += length;
+        }
+    }
+    pieces
+}
+
+impl Wanted<'_, '_> {
+    fn end(&self) -> u64 {
+        self.op.at.saturating_add(self.op.out.len() as u64)
+    }
+
+    /// The blocks of the range; none for an empty one.
+    fn blocks(&self) -> (u64, u64) {
+        let begin = self.op.at / self.direct.block * self.direct.block;
+        if self.op.out.is_empty() {
+            return (begin, begin);
+        }
+        (begin, self.end().checked_next_multiple_of(self.direct.block).unwrap_or(u64::MAX))
+    }
 }
 
 /// Whether the page cache is all there is of a file. Linux takes the switch there since 6.6, and means nothing by it.
@@ -190,7 +210,7 @@ fn block_of(file: &File) -> Option<u64> {
     is_possible.then_some(block)
 }
 
-/// Some neighbouring blocks.
+/// Some neighbouring blocks of one file.
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
     at: u64,
@@ -200,19 +220,16 @@ struct Piece {
 }
 
 /// Pieces on their way into memory, and from there to where they are wanted.
-struct Work<'w, 'o, 'm> {
-    block: u64,
-    file: &'w File,
-    ops: &'w mut [ReadOp<'o>],
-    order: &'w [usize],
+struct Work<'w, 'f, 'o, 'm> {
+    wanted: &'w mut [Wanted<'f, 'o>],
     pieces: &'w [Piece],
     /// How many pieces were begun.
     begun: usize,
     free: Vec<&'m mut [u8]>,
 }
 
-impl Work<'_, '_, '_> {
-    fn one_by_one(&mut self) -> Result<(), Failure> {
+impl Work<'_, '_, '_, '_> {
+    fn one_by_one(&mut self) -> Result<(), Failed> {
         while let Some(read) = self.next() {
             self.done(read, Ok(0))?;
         }
@@ -220,34 +237,36 @@ impl Work<'_, '_, '_> {
     }
 
     /// Reads on where one read did not come to the end, and returns where the file ends if it does.
-    fn finish(&self, at: u64, out: &mut [u8], mut done: usize) -> Result<usize, Failure> {
+    fn finish(&self, piece: &Piece, out: &mut [u8], mut done: usize) -> Result<usize, Failed> {
+        let Wanted { owner, file, direct, .. } = &self.wanted[piece.first];
         // The system ends inside a block only where the file does.
-        while done < out.len() && (done as u64).is_multiple_of(self.block) {
-            let position = at + done as u64;
-            match rustix::io::pread(self.file, &mut out[done..], position) {
+        while done < out.len() && (done as u64).is_multiple_of(direct.block) {
+            let position = piece.at + done as u64;
+            match rustix::io::pread(file, &mut out[done..], position) {
                 Ok(0) => break,
                 Ok(length) => done += length,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(Failure::Refused(position, error)),
+                Err(error) => return Err((*owner, Failure::Refused(position, error))),
             }
         }
         Ok(done)
     }
 
-    fn hand_out(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Failure> {
+    fn hand_out(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Failed> {
         let (begin, end) = (piece.at, piece.at + piece.length as u64);
         let there = begin + bytes.len() as u64;
-        for &i in &self.order[piece.first..] {
-            let op = &mut self.ops[i];
-            if op.at >= end {
+        let owner = self.wanted[piece.first].owner;
+        for wanted in &mut self.wanted[piece.first..] {
+            if wanted.owner != owner || wanted.op.at >= end {
                 break;
             }
-            let (from, to) = (op.at.max(begin), end_of(op).min(end));
+            let (from, to) = (wanted.op.at.max(begin), wanted.end().min(end));
             if from < to {
                 if to > there {
-                    return Err(Failure::Ends(from.max(there)));
+                    return Err((owner, Failure::Ends(from.max(there))));
                 }
-                let out = &mut op.out[(from - op.at) as usize..(to - op.at) as usize];
+                let at = wanted.op.at;
+                let out = &mut wanted.op.out[(from - at) as usize..(to - at) as usize];
                 out.copy_from_slice(&bytes[(from - begin) as usize..(to - begin) as usize]);
             }
         }
@@ -255,82 +274,25 @@ impl Work<'_, '_, '_> {
     }
 }
 
-impl<'m> Reads<'m> for Work<'_, '_, 'm> {
-    type Error = Failure;
+impl<'f, 'm> Reads<'f, 'm> for Work<'_, 'f, '_, 'm> {
+    type Error = Failed;
 
-    fn next(&mut self) -> Option<Read<'m>> {
+    fn next(&mut self) -> Option<Read<'f, 'm>> {
         let piece = self.pieces.get(self.begun)?;
         let slot = self.free.pop()?;
         self.begun += 1;
+        let file = self.wanted[piece.first].file.as_fd();
         // The slot comes back shorter, and is as long as any piece needs only if all of it is kept.
-        Some(Read { key: self.begun - 1, at: piece.at, out: slot, length: piece.length })
+        Some(Read { key: self.begun - 1, file, at: piece.at, out: slot, length: piece.length })
     }
 
-    fn done(&mut self, read: Read<'m>, outcome: Result<usize, Errno>) -> Result<(), Failure> {
+    fn done(&mut self, read: Read<'f, 'm>, outcome: Result<usize, Errno>) -> Result<(), Failed> {
         let piece = &self.pieces[read.key];
-        // What failed in the queue is tried once more alone.
-        let done = self.finish(read.at, &mut read.out[..read.length], outcome.unwrap_or(0))?;
+        // What failed in the ring is tried once more alone.
+        let done = self.finish(piece, &mut read.out[..read.length], outcome.unwrap_or(0))?;
         self.hand_out(piece, &read.out[..done])?;
         self.free.push(read.out);
         Ok(())
-    }
-}
-
-/// Memory that begins at a page, kept by its thread for the next read.
-struct Memory {
-    begin: NonNull<u8>,
-    length: usize,
-    generation: u64,
-}
-
-thread_local! {
-    /// Taken out while it is used.
-    static MEMORY_KEPT: Cell<Option<Memory>> = const { Cell::new(None) };
-}
-
-impl Memory {
-    /// At least so many bytes.
-    fn take(length: usize) -> Option<Memory> {
-        let kept = MEMORY_KEPT.try_with(Cell::take).ok().flatten();
-        let fits = |memory: &Memory| memory.generation == process::generation() && memory.length >= length;
-        match kept {
-            Some(memory) if fits(&memory) => Some(memory),
-            _ => Memory::new(length),
-        }
-    }
-
-    fn give_back(self) {
-        let _ = MEMORY_KEPT.try_with(|place| place.set(Some(self)));
-    }
-
-    fn new(length: usize) -> Option<Memory> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
-        let begin =
-            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) }.ok()?;
-        let begin = NonNull::new(begin.cast::<u8>())?;
-        let memory = Memory { begin, length, generation: process::generation() };
-        // A fork while a disk writes here must not make the pages shared: on older systems the bytes would then end
-        // up in the wrong copy. The child has no use for them.
-        // SAFETY: advice about our own mapping, which no child looks at (`take`, `drop`).
-        unsafe { rustix::mm::madvise(begin.as_ptr().cast(), length, Advice::LinuxDontFork) }.ok()?;
-        Some(memory)
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping covers `length` bytes, is ours alone and stays until `drop`; the system made it of
-        // zeros.
-        unsafe { std::slice::from_raw_parts_mut(self.begin.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // A forked child does not have it, and may have something else there.
-        if self.generation == process::generation() {
-            // SAFETY: nobody borrows from it any more, or it could not be dropped.
-            let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.length) };
-        }
     }
 }
 
@@ -338,6 +300,7 @@ impl Drop for Memory {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rustix::mm::{MapFlags, ProtFlags};
 
     fn content(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at * 31 % 251) as u8).collect()
@@ -353,8 +316,9 @@ mod tests {
 
     fn read(file: &File, direct: Direct, ranges: &[(u64, usize)]) -> Result<Vec<Vec<u8>>, Failure> {
         let mut places: Vec<_> = ranges.iter().map(|&(_, length)| vec![0; length]).collect();
-        let ops = ranges.iter().zip(&mut places);
-        direct.read_many(file, &mut ops.map(|(&(at, _), out)| ReadOp { at, out }).collect::<Vec<_>>())?;
+        let wanted = ranges.iter().zip(&mut places);
+        let wanted = wanted.map(|(&(at, _), out)| Wanted { owner: 0, file, direct, op: ReadOp { at, out } });
+        read_many(&mut wanted.collect::<Vec<_>>()).map_err(|(_, failure)| failure)?;
         Ok(places)
     }
 
@@ -401,14 +365,17 @@ mod tests {
 
     #[test]
     fn blocks_are_read_once_and_in_bounded_pieces() {
-        let direct = Direct { block: 512 };
+        let file = tempfile::tempfile().unwrap();
+        fn wanted<'f, 'o>(file: &'f File, ops: [ReadOp<'o>; 2]) -> [Wanted<'f, 'o>; 2] {
+            ops.map(|op| Wanted { owner: 0, file, direct: Direct { block: 512 }, op })
+        }
         let mut memory = vec![0; 3 * PIECE];
         let (large, small) = memory.split_at_mut(2 * PIECE);
         let (one, two) = small.split_at_mut(100);
         let ops = [ReadOp { at: 1000, out: one }, ReadOp { at: 1100, out: &mut two[..5] }];
-        assert_eq!(direct.pieces(&ops, &[0, 1]), [Piece { at: 512, length: 1024, first: 0 }]);
+        assert_eq!(pieces(&wanted(&file, ops)), [Piece { at: 512, length: 1024, first: 0 }]);
         let ops = [ReadOp { at: 1, out: large }, ReadOp { at: 2 * PIECE as u64 + 5000, out: &mut two[..5] }];
-        let found = direct.pieces(&ops, &[0, 1]);
+        let found = pieces(&wanted(&file, ops));
         let end = 2 * PIECE as u64;
         let expected = [(0, PIECE, 0), (PIECE as u64, PIECE, 0), (end, 512, 0), (end + 4608, 512, 1)];
         assert_eq!(found, expected.map(|(at, length, first)| Piece { at, length, first }));
@@ -488,14 +455,36 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_process_is_neither_used_nor_freed() {
-        let mut memory = Memory::take(4096).unwrap();
-        let begin = memory.begin;
-        memory.generation = u64::MAX;
-        memory.give_back();
-        let own = Memory::take(4096).unwrap();
-        assert_ne!(own.begin, begin);
-        // SAFETY: it is there still, because it was leaked on purpose.
-        assert_eq!(unsafe { begin.as_ptr().read() }, 0);
+    fn ranges_of_many_files_are_read_together_and_an_error_names_its_file() {
+        let lengths = [10_000, 300_000, 1, 50_000];
+        let Some(files) = lengths.into_iter().map(file_of).collect::<Option<Vec<_>>>() else { return };
+        let ranges: Vec<(usize, u64, usize)> = (0..200)
+            .map(|i| {
+                let (owner, at) = (i % 4, i * 7919 % lengths[i % 4]);
+                (owner, at as u64, (lengths[owner] - at).min(i * 37))
+            })
+            .collect();
+        let read = |ranges: &[(usize, u64, usize)]| {
+            let mut places: Vec<_> = ranges.iter().map(|&(_, _, length)| vec![0; length]).collect();
+            let wanted = ranges.iter().zip(&mut places).map(|(&(owner, at, _), out)| {
+                let (file, direct) = &files[owner];
+                Wanted { owner, file, direct: *direct, op: ReadOp { at, out } }
+            });
+            let result = read_many(&mut wanted.collect::<Vec<_>>());
+            (result, places)
+        };
+        for is_queued in [true, false] {
+            let (result, found) = if is_queued { read(&ranges) } else { uring::without(|| read(&ranges)) };
+            result.unwrap();
+            for (&(owner, at, size), found) in ranges.iter().zip(&found) {
+                assert!(
+                    *found == content(lengths[owner])[at as usize..][..size],
+                    "file {owner}: {size} at {at}"
+                );
+            }
+            let bad = [&ranges[..50], &[(2, 0, 2)]].concat();
+            let (result, _) = if is_queued { read(&bad) } else { uring::without(|| read(&bad)) };
+            assert!(matches!(result, Err((2, Failure::Ends(1)))), "{result:?}");
+        }
     }
 }

@@ -155,10 +155,20 @@ impl LocalFile {
 
     #[cfg(target_os = "linux")]
     fn read_direct(&self, file: &OpenFile, direct: Direct, ops: &mut [ReadOp<'_>]) -> Result<()> {
-        direct.read_many(&file.file, ops).map_err(|failure| match failure {
+        let file = &*file.file;
+        let wanted = ops.iter_mut().map(|op| {
+            let op = ReadOp { at: op.at, out: &mut *op.out };
+            direct::Wanted { owner: 0, file, direct, op }
+        });
+        direct::read_many(&mut wanted.collect::<Vec<_>>()).map_err(|(_, failure)| self.failed_direct(failure))
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(super) fn failed_direct(&self, failure: direct::Failure) -> Error {
+        match failure {
             direct::Failure::Ends(position) => self.ends_early(position),
             direct::Failure::Refused(position, error) => self.refused(position, error.into()),
-        })
+        }
     }
 }
 
@@ -245,7 +255,7 @@ impl Storage for LocalFile {
     #[cfg(target_os = "linux")]
     #[inline]
     fn mapped(&self) -> Option<&dyn Mapped> {
-        self.map.as_ref().filter(|map| !map.is_retired()).map(|_| self as &dyn Mapped)
+        self.map.as_ref().map(|_| self as &dyn Mapped)
     }
 
     #[cfg(not(target_os = "linux"))]

@@ -8,7 +8,7 @@
 //! | `map`, `mapped_file` | a memory-mapped file and its SIGBUS handler; what can be borrowed from it (Linux) |
 //! | `positional`, `vectored` | reads at a position: of one range, of neighbouring ranges |
 //! | `cold` | batches that the page cache may not have (Linux) |
-//! | `direct`, `uring` | reads past the page cache with O_DIRECT, many in flight (Linux) |
+//! | `direct`, `aligned`, `uring` | reads past the page cache with O_DIRECT, many in flight (Linux) |
 //! | [`handles`], [`file_set`] | the bound on open descriptors; what the files of a data set share |
 //! | [`memory`] | bytes that are already in memory |
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
@@ -17,6 +17,8 @@
 //!
 //! Another way of reading (an object store) is one more file here with one more `impl Storage`.
 
+#[cfg(target_os = "linux")]
+mod aligned;
 #[cfg(target_os = "linux")]
 mod cold;
 #[cfg(target_os = "linux")]

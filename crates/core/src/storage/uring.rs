@@ -1,4 +1,4 @@
-//! Many reads of one file in flight at once, through io_uring.
+//! Many reads in flight at once, of one file or of many, through io_uring.
 //!
 //! A disk answers a read in the time it takes, but it answers a hundred of them in little more than that. A queue has
 //! them all on their way before the first one is back.
@@ -11,9 +11,8 @@ use crate::process;
 use io_uring::{IoUring, opcode, types};
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::fs::File;
 use std::mem::ManuallyDrop;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Reads in flight at the most. Measured once each on a virtio disk, random aligned reads of 8 KiB past the page
@@ -22,9 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub const DEPTH: usize = 128;
 
 /// A range to read, and the place its bytes go.
-pub struct Read<'a> {
+pub struct Read<'f, 'a> {
     /// Whatever helps its owner to know it again.
     pub key: usize,
+    /// The file.
+    pub file: BorrowedFd<'f>,
     /// Offset of the first byte.
     pub at: u64,
     /// Where they go. The first `length` bytes are filled, as far as the system comes with one read.
@@ -34,24 +35,24 @@ pub struct Read<'a> {
 }
 
 /// What is to be read: asked for reads as long as there is room in the queue, and given each one back.
-pub trait Reads<'a> {
+pub trait Reads<'f, 'a> {
     /// What ends it.
     type Error;
 
     /// The next one. None: there is none, or none before another one comes back.
-    fn next(&mut self) -> Option<Read<'a>>;
+    fn next(&mut self) -> Option<Read<'f, 'a>>;
 
     /// Takes one back, with how many bytes one read of the system gave or why it failed. What it left undone is the
     /// owner's to finish, by reads that wait: they pass where trouble has passed, and tell of lasting trouble in the
     /// same words as always. After an error no further read is begun.
-    fn done(&mut self, read: Read<'a>, outcome: Result<usize, Errno>) -> Result<(), Self::Error>;
+    fn done(&mut self, read: Read<'f, 'a>, outcome: Result<usize, Errno>) -> Result<(), Self::Error>;
 }
 
 /// Makes all `reads` through this thread's queue. Returns with nothing in flight. None: there is no queue here, and
 /// nothing was read.
-pub fn read<'a, R: Reads<'a>>(file: &File, reads: &mut R) -> Option<Result<(), R::Error>> {
+pub fn read<'f, 'a, R: Reads<'f, 'a>>(reads: &mut R) -> Option<Result<(), R::Error>> {
     let mut queue = Queue::take()?;
-    let result = Batch::new(&mut queue, file).run(reads);
+    let result = Batch::new(&mut queue).run(reads);
     // What was never handed over would be read into memory that is somebody else's by then.
     if queue.ring.submission().is_empty() {
         queue.give_back();
@@ -137,21 +138,20 @@ impl Drop for Queue {
 }
 
 /// The reads of one call. Dropping it waits until nothing is in flight, whatever happened.
-struct Batch<'q, 'a> {
+struct Batch<'q, 'f, 'a> {
     queue: &'q mut Queue,
-    file: &'q File,
     /// What the system may still write to, by the number it will come back under.
-    places: Vec<Option<Read<'a>>>,
+    places: Vec<Option<Read<'f, 'a>>>,
     free: Vec<usize>,
 }
 
-impl<'q, 'a> Batch<'q, 'a> {
-    fn new(queue: &'q mut Queue, file: &'q File) -> Self {
+impl<'q, 'f, 'a> Batch<'q, 'f, 'a> {
+    fn new(queue: &'q mut Queue) -> Self {
         let places = (0..DEPTH).map(|_| None).collect();
-        Batch { queue, file, places, free: (0..DEPTH).rev().collect() }
+        Batch { queue, places, free: (0..DEPTH).rev().collect() }
     }
 
-    fn run<R: Reads<'a>>(&mut self, reads: &mut R) -> Result<(), R::Error> {
+    fn run<R: Reads<'f, 'a>>(&mut self, reads: &mut R) -> Result<(), R::Error> {
         loop {
             while let Some(place) = self.free.pop() {
                 let Some(read) = reads.next() else {
@@ -181,7 +181,7 @@ impl<'q, 'a> Batch<'q, 'a> {
     }
 
     /// The system takes no more reads.
-    fn go_on_without<R: Reads<'a>>(&mut self, reads: &mut R) -> Result<(), R::Error> {
+    fn go_on_without<R: Reads<'f, 'a>>(&mut self, reads: &mut R) -> Result<(), R::Error> {
         while self.in_flight() > 0 {
             self.wait();
             while let Some((read, outcome)) = self.completed() {
@@ -199,24 +199,24 @@ impl<'q, 'a> Batch<'q, 'a> {
         Ok(())
     }
 
-    fn push(&mut self, place: usize, read: Read<'a>) {
+    fn push(&mut self, place: usize, read: Read<'f, 'a>) {
         /// More than that the system does not read at once, and it must fit its own counts.
         const MOST: usize = 1 << 30;
         let length = read.length.min(read.out.len()).min(MOST) as u32;
-        let entry = opcode::Read::new(types::Fd(self.file.as_raw_fd()), read.out.as_mut_ptr(), length)
+        let entry = opcode::Read::new(types::Fd(read.file.as_raw_fd()), read.out.as_mut_ptr(), length)
             .offset(read.at)
             .build()
             .user_data(place as u64);
         self.places[place] = Some(read);
         // SAFETY: `places` keeps the buffer, which is ours alone, until the read has come back; nothing ends this
-        // batch before (`drop`). The file is borrowed for as long.
+        // batch before (`drop`). The read borrows its file for as long.
         let pushed = unsafe { self.queue.ring.submission().push(&entry) };
         // The queue has as many entries as there are places. One that is left from a failed call takes none of them:
         // such a queue is not used again.
         debug_assert!(pushed.is_ok(), "a place without an entry");
     }
 
-    fn completed(&mut self) -> Option<(Read<'a>, Result<usize, Errno>)> {
+    fn completed(&mut self) -> Option<(Read<'f, 'a>, Result<usize, Errno>)> {
         let entry = self.queue.ring.completion().next()?;
         let place = entry.user_data() as usize;
         let read = self.places.get_mut(place)?.take()?;
@@ -248,7 +248,7 @@ impl<'q, 'a> Batch<'q, 'a> {
     }
 }
 
-impl Drop for Batch<'_, '_> {
+impl Drop for Batch<'_, '_, '_> {
     fn drop(&mut self) {
         while self.in_flight() > 0 {
             self.wait();
@@ -269,22 +269,24 @@ pub(super) fn without<T>(act: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::os::fd::AsFd;
 
     /// Ranges of a file, all of one size, and what came of them.
-    struct Pieces<'a> {
-        left: Vec<Read<'a>>,
+    struct Pieces<'f, 'a> {
+        left: Vec<Read<'f, 'a>>,
         back: Vec<(usize, Result<usize, Errno>)>,
         fails_after: usize,
     }
 
-    impl<'a> Reads<'a> for Pieces<'a> {
+    impl<'f, 'a> Reads<'f, 'a> for Pieces<'f, 'a> {
         type Error = &'static str;
 
-        fn next(&mut self) -> Option<Read<'a>> {
+        fn next(&mut self) -> Option<Read<'f, 'a>> {
             self.left.pop()
         }
 
-        fn done(&mut self, read: Read<'a>, outcome: Result<usize, Errno>) -> Result<(), &'static str> {
+        fn done(&mut self, read: Read<'f, 'a>, outcome: Result<usize, Errno>) -> Result<(), &'static str> {
             self.back.push((read.key, outcome));
             match self.back.len() == self.fails_after {
                 true => Err("enough"),
@@ -305,10 +307,17 @@ mod tests {
 
     const PIECE: usize = 100;
 
-    fn pieces(memory: &mut [u8]) -> Pieces<'_> {
+    fn pieces<'f, 'a>(file: &'f File, memory: &'a mut [u8]) -> Pieces<'f, 'a> {
         let pieces = memory.chunks_mut(PIECE).enumerate();
-        let left =
-            pieces.map(|(key, out)| Read { key, at: (key * PIECE) as u64, length: out.len(), out }).collect();
+        let left = pieces
+            .map(|(key, out)| Read {
+                key,
+                file: file.as_fd(),
+                at: (key * PIECE) as u64,
+                length: out.len(),
+                out,
+            })
+            .collect();
         Pieces { left, back: Vec::new(), fails_after: usize::MAX }
     }
 
@@ -319,8 +328,8 @@ mod tests {
     #[test]
     fn many_more_ranges_than_the_queue_holds_all_come_back() {
         let (file, mut memory) = (file_of(1_000_050), vec![0; 1_000_050]);
-        let mut reads = pieces(&mut memory);
-        let Some(result) = read(&file, &mut reads) else { return };
+        let mut reads = pieces(&file, &mut memory);
+        let Some(result) = read(&mut reads) else { return };
         result.unwrap();
         let mut back = reads.back;
         back.sort_unstable_by_key(|(key, _)| *key);
@@ -333,8 +342,8 @@ mod tests {
     #[test]
     fn ranges_at_and_behind_the_end_come_back_short() {
         let (file, mut memory) = (file_of(250), vec![0; 400]);
-        let mut reads = pieces(&mut memory);
-        let Some(result) = read(&file, &mut reads) else { return };
+        let mut reads = pieces(&file, &mut memory);
+        let Some(result) = read(&mut reads) else { return };
         result.unwrap();
         reads.back.sort_unstable_by_key(|(key, _)| *key);
         assert_eq!(reads.back, [(0, Ok(100)), (1, Ok(100)), (2, Ok(50)), (3, Ok(0))]);
@@ -343,8 +352,8 @@ mod tests {
     #[test]
     fn an_error_of_the_system_comes_back_as_it_is() {
         let (folder, mut memory) = (File::open("/").unwrap(), vec![0; 400]);
-        let mut reads = pieces(&mut memory);
-        let Some(result) = read(&folder, &mut reads) else { return };
+        let mut reads = pieces(&folder, &mut memory);
+        let Some(result) = read(&mut reads) else { return };
         result.unwrap();
         assert!(reads.back.iter().all(|(_, outcome)| *outcome == Err(Errno::ISDIR)), "{:?}", reads.back);
         assert_eq!(reads.back.len(), 4);
@@ -354,15 +363,15 @@ mod tests {
     fn an_error_of_the_owner_ends_it_and_the_queue_is_as_good_as_new() {
         for fails_after in [1, 7, 1000] {
             let (file, mut memory) = (file_of(1_000_000), vec![0; 1_000_000]);
-            let mut reads = pieces(&mut memory);
+            let mut reads = pieces(&file, &mut memory);
             reads.fails_after = fails_after;
-            let Some(result) = read(&file, &mut reads) else { return };
+            let Some(result) = read(&mut reads) else { return };
             assert_eq!(result, Err("enough"));
             assert_eq!(reads.back.len(), fails_after);
             // Nothing writes there any more.
             memory.fill(1);
             let (other, mut memory_of_other) = (file_of(50_000), vec![0; 50_000]);
-            read(&other, &mut pieces(&mut memory_of_other)).unwrap().unwrap();
+            read(&mut pieces(&other, &mut memory_of_other)).unwrap().unwrap();
             assert_eq!(memory_of_other, content(50_000));
             assert!(memory.iter().all(|&byte| byte == 1));
         }
@@ -371,13 +380,17 @@ mod tests {
     #[test]
     fn an_error_of_the_owner_waits_for_what_is_in_flight() {
         use std::sync::mpsc;
-        struct Fails<'a>(Vec<Read<'a>>, mpsc::Sender<()>);
-        impl<'a> Reads<'a> for Fails<'a> {
+        struct Fails<'f, 'a>(Vec<Read<'f, 'a>>, mpsc::Sender<()>);
+        impl<'f, 'a> Reads<'f, 'a> for Fails<'f, 'a> {
             type Error = &'static str;
-            fn next(&mut self) -> Option<Read<'a>> {
+            fn next(&mut self) -> Option<Read<'f, 'a>> {
                 self.0.pop()
             }
-            fn done(&mut self, _read: Read<'a>, outcome: Result<usize, Errno>) -> Result<(), &'static str> {
+            fn done(
+                &mut self,
+                _read: Read<'f, 'a>,
+                outcome: Result<usize, Errno>,
+            ) -> Result<(), &'static str> {
                 assert_eq!(outcome, Ok(1));
                 self.1.send(()).unwrap();
                 Err("enough")
@@ -402,8 +415,9 @@ mod tests {
                 was_over
             });
             let pieces = memory.chunks_mut(1).enumerate();
-            let left = pieces.map(|(key, out)| Read { key, at: 0, length: 1, out }).collect();
-            assert_eq!(read(&file, &mut Fails(left, failed)), Some(Err("enough")));
+            let left =
+                pieces.map(|(key, out)| Read { key, file: file.as_fd(), at: 0, length: 1, out }).collect();
+            assert_eq!(read(&mut Fails(left, failed)), Some(Err("enough")));
             is_over.store(true, Relaxed);
             assert!(!writes.join().unwrap(), "it was over while two reads were in flight");
         });
@@ -413,13 +427,17 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_owner_leaves_nothing_in_flight() {
-        struct Panics<'a>(Pieces<'a>);
-        impl<'a> Reads<'a> for Panics<'a> {
+        struct Panics<'f, 'a>(Pieces<'f, 'a>);
+        impl<'f, 'a> Reads<'f, 'a> for Panics<'f, 'a> {
             type Error = &'static str;
-            fn next(&mut self) -> Option<Read<'a>> {
+            fn next(&mut self) -> Option<Read<'f, 'a>> {
                 self.0.next()
             }
-            fn done(&mut self, _read: Read<'a>, _outcome: Result<usize, Errno>) -> Result<(), &'static str> {
+            fn done(
+                &mut self,
+                _read: Read<'f, 'a>,
+                _outcome: Result<usize, Errno>,
+            ) -> Result<(), &'static str> {
                 std::panic::resume_unwind(Box::new("mine"))
             }
         }
@@ -428,12 +446,12 @@ mod tests {
         }
         let (file, mut memory) = (file_of(1_000_000), vec![0; 1_000_000]);
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            read(&file, &mut Panics(pieces(&mut memory))).map(|result| result.is_ok())
+            read(&mut Panics(pieces(&file, &mut memory))).map(|result| result.is_ok())
         }));
         assert!(ended.is_err());
         memory.fill(1);
         let mut again = vec![0; 50_000];
-        read(&file, &mut pieces(&mut again)).unwrap().unwrap();
+        read(&mut pieces(&file, &mut again)).unwrap().unwrap();
         assert_eq!(again, content(50_000));
         assert!(memory.iter().all(|&byte| byte == 1));
     }
@@ -446,7 +464,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..5 {
                         let mut memory = vec![0; 300_000];
-                        let Some(result) = read(&file, &mut pieces(&mut memory)) else { return };
+                        let Some(result) = read(&mut pieces(&file, &mut memory)) else { return };
                         result.unwrap();
                         assert_eq!(memory, content(300_000));
                     }
@@ -475,12 +493,12 @@ mod tests {
         // program that closes all that it does not know.
         unsafe { libc::dup2(file.as_raw_fd(), queue.ring.as_raw_fd()) };
         queue.give_back();
-        let mut reads = pieces(&mut memory);
-        read(&file, &mut reads).unwrap().unwrap();
+        let mut reads = pieces(&file, &mut memory);
+        read(&mut reads).unwrap().unwrap();
         assert_eq!(reads.back.len(), 500);
         assert!(reads.back.iter().all(|(_, outcome)| outcome.is_err()));
-        let mut reads = pieces(&mut memory);
-        read(&file, &mut reads).unwrap().unwrap();
+        let mut reads = pieces(&file, &mut memory);
+        read(&mut reads).unwrap().unwrap();
         assert_eq!(memory, content(50_000), "the next one is a new one");
     }
 }
