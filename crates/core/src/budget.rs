@@ -3,11 +3,13 @@
 //! Numbers in a file are claims. A call asks its budget before it takes memory, and memory grows with the bytes that
 //! have really arrived. The caps are in [`Limits`], each a keyword of the caller's.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
 use crate::storage::file_set::FileSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const EXHAUSTED: &str = "decoded data takes more memory than the limit";
 
 /// The budget of one call. Several threads that work for the call share it.
 pub struct Budget<'a> {
@@ -54,6 +56,11 @@ impl<'a> Budget<'a> {
         Ok(held)
     }
 
+    /// Whether an error says that too many bytes were to be held at once, so that fewer at once may do.
+    pub fn is_exhausted(&self, error: &Error) -> bool {
+        matches!(error.kind(), Kind::Limit) && error.what() == EXHAUSTED
+    }
+
     /// How many decoded bytes are held now.
     pub fn held(&self) -> u64 {
         self.held.load(Relaxed)
@@ -76,7 +83,7 @@ impl Held<'_> {
                 self.bytes += bytes;
                 Ok(())
             }
-            Err(held) => Err(Error::limit("decoded data takes more memory than the limit")
+            Err(held) => Err(Error::limit(EXHAUSTED)
                 .expected(format_args!("at most {most} bytes at once"))
                 .found(format_args!("{bytes} more than the {held} that are held"))
                 .hint("raise decoded_bytes in limits=")),
@@ -98,7 +105,6 @@ impl Drop for Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Kind;
 
     #[test]
     fn what_is_held_is_bounded_and_given_back() {

@@ -47,6 +47,11 @@ impl Helpers {
         Helpers { running: AtomicUsize::new(count), caller: std::thread::current() }
     }
 
+    /// One more thread works for the calling one.
+    pub fn begin(&self) {
+        self.running.fetch_add(1, SeqCst);
+    }
+
     /// One of them is done, or could not be started.
     pub fn done(&self) {
         if self.running.fetch_sub(1, SeqCst) == 1 {

@@ -5,7 +5,8 @@
 
 mod batch;
 mod export;
-mod warmth;
+mod page_cache;
+mod spread;
 
 pub use batch::Deliver;
 pub use export::Export;
@@ -21,11 +22,11 @@ use crate::pool;
 use crate::shard::{Shard, Source};
 use crate::storage::Borrowed;
 use crate::storage::file_set::FileSet;
+use page_cache::{ExpectedChunk, PageCacheHint};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use warmth::Warmth;
 
 /// Scratch space that a thread keeps between reads. A larger need is met and given back.
 const SCRATCH_KEPT: usize = 1 << 20;
@@ -42,7 +43,10 @@ pub struct Reader {
     /// What one call may hold, and what its files share.
     limits: Limits,
     files: Arc<FileSet>,
-    warmth: Warmth,
+    /// Whether reads have found the page cache warm lately.
+    page_cache: PageCacheHint,
+    /// How large decoded chunks have been lately.
+    expected: ExpectedChunk,
     closed: AtomicBool,
 }
 
@@ -105,7 +109,7 @@ impl Plan<'_> {
 
     /// Adds the file and the record to an error. Damage in a file that was cut meanwhile is the cut.
     #[cold]
-    fn locate(&self, error: Error) -> Error {
+    fn attribute(&self, error: Error) -> Error {
         let storage = self.source.storage();
         let error = match error.kind() {
             Kind::External(_) => return error,
@@ -153,7 +157,8 @@ impl Reader {
             threads,
             limits,
             files,
-            warmth: Warmth::default(),
+            page_cache: PageCacheHint::default(),
+            expected: ExpectedChunk::default(),
             closed: AtomicBool::new(false),
         })
     }
@@ -290,14 +295,14 @@ impl Reader {
 
     /// Whether reads have been hot lately.
     pub fn is_warm(&self) -> bool {
-        self.warmth.is_warm()
+        self.page_cache.is_warm()
     }
 
     /// Whether reading a record is likely to be over sooner than another thread could use the time.
     #[inline]
     pub fn is_quick(&self, plan: &Plan<'_>) -> bool {
         match plan.source.storage().mapped() {
-            Some(mapped) => self.warmth.is_warm() || mapped.is_memory(),
+            Some(mapped) => self.page_cache.is_warm() || mapped.is_memory(),
             None => false,
         }
     }
@@ -305,10 +310,10 @@ impl Reader {
     /// Reads a record of known size into its place.
     #[inline]
     pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        let is_called = !self.warmth.is_warm()
+        let is_called = !self.page_cache.is_warm()
             && plan.source.storage().mapped().is_some_and(|mapped| mapped.has_descriptor());
         let by = if is_called { By::Call } else { By::Map };
-        self.warmth.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.locate(e))
+        self.page_cache.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.attribute(e))
     }
 
     /// Reads a record whose size is not known before: its chunk is unpacked and kept for its neighbours.
@@ -317,7 +322,7 @@ impl Reader {
             Place::Stored(Way::Shared(chunk, row)) => {
                 let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);
                 let decoded = with_stored(plan.source, &chunk.stored, By::Map, cx, decode)
-                    .map_err(|e| plan.locate(e))?;
+                    .map_err(|e| plan.attribute(e))?;
                 row_of(plan, chunk, self.keep(plan, chunk, decoded), *row)
             }
             Place::Kept(row) => Ok(row.clone()),
@@ -333,6 +338,7 @@ impl Reader {
     /// Keeps an unpacked chunk for others.
     fn keep(&self, plan: &Plan<'_>, chunk: &Chunk, decoded: Decoded) -> Arc<Decoded> {
         let decoded = Arc::new(decoded);
+        self.expected.note(decoded.memory());
         self.cache.put((plan.shard, chunk.index), decoded.clone());
         decoded
     }
@@ -369,7 +375,7 @@ fn row_of(plan: &Plan<'_>, chunk: &Chunk, decoded: Arc<Decoded>, row: u64) -> Re
     if decoded.row(row).is_some() {
         return Ok(Row { chunk: decoded, row });
     }
-    Err(plan.locate(
+    Err(plan.attribute(
         Error::format("chunk holds fewer records than the table says")
             .at(chunk.stored.start)
             .expected(chunk.records)

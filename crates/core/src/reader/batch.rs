@@ -1,17 +1,19 @@
 //! Many records in one read: planned together, fetched together, delivered in the order asked for.
 
+use super::spread::{OnDrop, Team, locked};
 use super::{By, Place, Plan, Reader, Row, fill, row_of, stored_length, with_stored};
 use crate::bytes;
 use crate::cx::Cx;
+use crate::cx::Stop;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Decoded, Way};
-use crate::pool;
+use crate::parallel::Helpers;
 use crate::shard::Source;
 use crate::storage::ReadOp;
-use rayon::ThreadPool;
-use std::collections::{BTreeMap, VecDeque};
+use crate::storage::fetch::{Fetch, fetch};
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Records planned at once: enough for any training batch, and a bound on what a plan of millions would take.
 const BLOCK: usize = 4096;
@@ -38,10 +40,6 @@ const PACKED_RECORD: u64 = 1000;
 const COPIED_IN_A_NANOSECOND: u64 = 5;
 /// A stored byte of a chunk that is unpacked.
 const CHUNK_BYTE: u64 = 2;
-/// Work that is worth waking the pool for, which takes some 20 µs.
-const WORTH_WAKING: u64 = 150_000;
-/// Pieces that each thread gets, so that all are done at about the same time.
-const PIECES: usize = 16;
 
 /// A record whose size is known, and its place.
 type Job<'p, 'a, 'o> = (&'p Plan<'a>, &'o mut [u8]);
@@ -81,21 +79,21 @@ impl Reader {
     pub fn read_batch(&self, indices: &[u64], out: &mut dyn Deliver, cx: &Cx<'_>) -> Result<()> {
         for (block, indices) in indices.chunks(BLOCK).enumerate() {
             let plans = self.plan_all(indices, cx)?;
-            let (mut sized, mut among) = (Vec::with_capacity(plans.len()), Vec::new());
+            let (mut sized, mut shared) = (Vec::with_capacity(plans.len()), Vec::new());
             for (i, plan) in plans.iter().enumerate() {
                 match plan.size()? {
                     Some(size) => sized.push((block * BLOCK + i, size)),
-                    None => among.push((block * BLOCK + i, plan)),
+                    None => shared.push((block * BLOCK + i, plan)),
                 }
             }
             if !sized.is_empty() {
                 let is_sized = |plan: &&Plan<'_>| {
-                    among.is_empty() || !matches!(plan.place, Place::Stored(Way::Shared(..)))
+                    shared.is_empty() || !matches!(plan.place, Place::Stored(Way::Shared(..)))
                 };
                 self.read_sized(plans.iter().filter(is_sized), &sized, out, cx)?;
             }
-            if !among.is_empty() {
-                self.read_among(among, out, cx)?;
+            if !shared.is_empty() {
+                self.read_shared(shared, out, cx)?;
             }
         }
         Ok(())
@@ -103,10 +101,10 @@ impl Reader {
 
     /// Tells that records will be read soon. If reads have been cold lately, their bytes begin to come from the disk.
     pub fn will_read(&self, indices: &[u64], cx: &Cx<'_>) {
-        if !self.warmth.is_warm()
+        if !self.page_cache.is_warm()
             && let Ok(plans) = self.plan_all(&indices[..indices.len().min(BLOCK)], cx)
         {
-            self.foresee(plans.iter());
+            self.prefetch_batch(plans.iter());
         }
     }
 
@@ -132,24 +130,26 @@ impl Reader {
         out: &mut dyn Deliver,
         cx: &Cx<'_>,
     ) -> Result<()> {
-        let mut jobs: Vec<Job<'p, 'a, '_>> = plans.zip(out.reserve(sizes)?).collect();
-        if jobs.iter().any(|(plan, _)| !plan.is_here()) {
-            let (here, away) = jobs.into_iter().partition(|(plan, _)| plan.is_here());
-            self.read_away(away, cx)?;
-            jobs = here;
+        let plans: Vec<&'p Plan<'a>> = plans.collect();
+        let places = out.reserve(sizes).map_err(|error| no_room(error, &plans, sizes))?;
+        let mut jobs: Vec<Job<'p, 'a, '_>> = plans.into_iter().zip(places).collect();
+        if jobs.iter().any(|(plan, _)| !plan.is_mapped()) {
+            let (mapped, unmapped) = jobs.into_iter().partition(|(plan, _)| plan.is_mapped());
+            self.read_unmapped(unmapped, cx)?;
+            jobs = mapped;
         }
-        self.foresee(jobs.iter().map(|(plan, _)| *plan));
+        self.prefetch_batch(jobs.iter().map(|(plan, _)| *plan));
         let (mut bytes, mut cost) = (0, 0);
         for (plan, place) in &jobs {
             bytes += place.len();
             cost += plan.cost(place.len());
         }
-        self.warmth.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, cx, fill_all))
+        self.page_cache.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, cx, fill_all))
     }
 
     /// Fetches what is cold together, if reads have been cold lately and a look at some of it says that it is.
-    fn foresee<'p, 'a: 'p>(&self, plans: impl Iterator<Item = &'p Plan<'a>>) {
-        if self.warmth.is_warm() {
+    fn prefetch_batch<'p, 'a: 'p>(&self, plans: impl Iterator<Item = &'p Plan<'a>>) {
+        if self.page_cache.is_warm() {
             return;
         }
         let mut ranges: Vec<(usize, Range<u64>, &Source)> = plans
@@ -165,7 +165,7 @@ impl Reader {
         if ranges.iter().step_by(step).all(is_cached) {
             return;
         }
-        self.warmth.is_cold();
+        self.page_cache.note_miss();
         ranges.sort_unstable_by_key(|(shard, range, _)| (*shard, range.start));
         for of_one in ranges.chunk_by(|a, b| a.0 == b.0) {
             let wanted = of_one.iter().map(|(_, range, _)| (range.start, length(range)));
@@ -175,20 +175,17 @@ impl Reader {
         }
     }
 
-    /// Records that have to be read into memory: each storage is asked for many at once, and while it is, others that
-    /// have come are decoded.
-    fn read_away(&self, mut jobs: Vec<Job<'_, '_, '_>>, cx: &Cx<'_>) -> Result<()> {
+    /// Records of storages that are not in memory: many are fetched at once, from all files together, and while the
+    /// next come, others that have come are decoded.
+    fn read_unmapped(&self, mut jobs: Vec<Job<'_, '_, '_>>, cx: &Cx<'_>) -> Result<()> {
         jobs.sort_by_key(|(plan, _)| plan.shard);
         let cost = jobs.iter().map(|(plan, place)| plan.cost(place.len())).sum();
-        let mut waves = Vec::new();
-        for of_one_file in jobs.chunk_by_mut(|a, b| a.0.shard == b.0.shard) {
-            let mut rest = of_one_file;
-            while !rest.is_empty() {
-                let count = fitting(rest.iter().map(|(plan, _)| *plan)).min(WAVE);
-                let (now, later) = rest.split_at_mut(count);
-                waves.push(now);
-                rest = later;
-            }
+        let (mut waves, mut rest) = (Vec::new(), &mut jobs[..]);
+        while !rest.is_empty() {
+            let count = fitting(rest.iter().map(|(plan, _)| *plan)).min(WAVE);
+            let (now, later) = rest.split_at_mut(count);
+            waves.push(now);
+            rest = later;
         }
         let Some(pool) = self.pool_for(cost, waves.len()) else {
             // One wave has nothing to overlap with, but may be work for several all the same.
@@ -197,41 +194,43 @@ impl Reader {
         };
         let mut waves = waves.into_iter();
         while waves.len() > 0 {
-            let (came, failed) =
-                (Mutex::new(VecDeque::<(usize, Fetched<'_, '_, '_, '_>)>::new()), Failures::default());
-            let budget = cx.budget;
-            let decode_next = || {
-                let Some((i, mut fetched)) = ({ locked(&came).pop_front() }) else { return false };
-                if let Err(error) = decode_items(&mut fetched.items(), &Cx::new(budget)) {
-                    failed.note(i, error);
-                }
+            let came = Mutex::new(VecDeque::<(usize, Fetched<'_, '_, '_, '_>)>::new());
+            let (team, helpers, budget) = (Team::default(), Helpers::new(0), cx.budget);
+            let decode_next = |cx: &Cx<'_>| {
+                let Some((number, mut fetched)) = ({ locked(&came).pop_front() }) else { return false };
+                team.note(number, decode_items(&mut fetched.items(), cx));
                 true
             };
-            pool.in_place_scope(|scope| {
-                for (i, wave) in waves.by_ref().take(WAVES_HELD).enumerate() {
+            let interrupted = pool.in_place_scope(|scope| {
+                for (number, wave) in waves.by_ref().take(WAVES_HELD).enumerate() {
                     match Fetched::of(wave, cx) {
                         Ok(fetched) => {
-                            locked(&came).push_back((i, fetched));
+                            locked(&came).push_back((number, fetched));
+                            helpers.begin();
                             scope.spawn(|_| {
-                                decode_next();
+                                let _done = OnDrop(|| helpers.done());
+                                decode_next(&Cx { budget, stop: team.cancelled() });
                             });
                         }
-                        Err(error) => {
-                            failed.note(i, error);
-                            break;
-                        }
+                        Err(error) => team.note(number, Err(error)),
+                    }
+                    if team.is_cancelled() {
+                        break;
                     }
                 }
                 // All are there; the calling thread decodes what nobody has begun.
-                while decode_next() {}
+                let own = || team.cancelled().check().and_then(|()| cx.check());
+                while decode_next(&Cx { budget, stop: &own }) {}
+                helpers.wait(team.cancelled(), cx)
             });
-            failed.first()?;
+            team.result(interrupted)?;
         }
         Ok(())
     }
 
-    /// Records among others in a chunk: chunks are unpacked once, and their rows copied out together.
-    fn read_among(
+    /// Records that share chunks with others: chunks are unpacked once, and their rows copied out together. As many
+    /// chunks are unpacked at once as are expected to be [`HELD_BYTES`] together.
+    fn read_shared(
         &self,
         mut plans: Vec<(usize, &Plan<'_>)>,
         out: &mut dyn Deliver,
@@ -240,24 +239,36 @@ impl Reader {
         let chunk_of = |plan: &Plan<'_>| (plan.shard, plan.chunk().map_or(0, |chunk| chunk.index));
         plans.sort_by_key(|(_, plan)| chunk_of(plan));
         let groups: Vec<_> = plans.chunk_by(|a, b| chunk_of(a.1) == chunk_of(b.1)).collect();
-        let (mut rows, mut held): (Vec<(usize, Row)>, usize) = (Vec::new(), 0);
-        let mut rest = &groups[..];
+        let mut rows: Vec<(usize, Row)> = Vec::new();
+        let mut held = cx.budget.hold(0)?;
+        let (mut rest, mut most) = (&groups[..], usize::MAX);
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(fitting(rest.iter().map(|group| group[0].1)));
-            rest = later;
+            let count = fitting(rest.iter().map(|group| group[0].1));
+            let (now, later) = rest.split_at(count.min(self.expected.chunks_in(HELD_BYTES)).min(most));
             let firsts: Vec<_> = now.iter().map(|group| group[0].1).collect();
-            self.foresee(firsts.iter().copied());
-            for (group, decoded) in now.iter().zip(self.decode_all(&firsts, cx)?) {
-                held += decoded.memory();
+            self.prefetch_batch(firsts.iter().copied());
+            let decoded = match self.decode_all(&firsts, cx) {
+                // Too many at once for the budget, but perhaps not alone, once the rows are copied out.
+                Err(error) if cx.budget.is_exhausted(&error) && (firsts.len() > 1 || held.bytes() > 0) => {
+                    self.copy_out(&rows, out, cx)?;
+                    (rows, held, most) = (Vec::new(), cx.budget.hold(0)?, 1);
+                    continue;
+                }
+                decoded => decoded?,
+            };
+            rest = later;
+            for (group, decoded) in now.iter().zip(decoded) {
+                // What is decoded is there already; a budget that it does not fit in makes room at once.
+                let is_over = held.grow(decoded.memory() as u64).is_err();
                 for (position, plan) in *group {
                     if let Place::Stored(Way::Shared(chunk, row)) = &plan.place {
                         rows.push((*position, row_of(plan, chunk, decoded.clone(), *row)?));
                     }
                 }
-            }
-            if held >= HELD_BYTES {
-                self.copy_out(&rows, out, cx)?;
-                (rows, held) = (Vec::new(), 0);
+                if is_over || held.bytes() >= HELD_BYTES as u64 {
+                    self.copy_out(&rows, out, cx)?;
+                    (rows, held) = (Vec::new(), cx.budget.hold(0)?);
+                }
             }
         }
         self.copy_out(&rows, out, cx)
@@ -281,7 +292,7 @@ impl Reader {
                     Some(stored) => decode(stored),
                     None => with_stored(plan.source, &chunk.stored, By::Map, cx, decode),
                 };
-                *decoded = Some(self.keep(plan, chunk, unpacked.map_err(|e| plan.locate(e))?));
+                *decoded = Some(self.keep(plan, chunk, unpacked.map_err(|e| plan.attribute(e))?));
                 Ok(())
             })
         })?;
@@ -297,70 +308,9 @@ impl Reader {
             Ok(())
         })
     }
-
-    /// The pool, if so much work in so many pieces is enough to pay for waking it up.
-    fn pool_for(&self, cost: u64, pieces: usize) -> Option<&'static ThreadPool> {
-        if cost < WORTH_WAKING || pieces < 2 {
-            return None;
-        }
-        // The calling thread is one of them.
-        let helpers = self.decoders().saturating_sub(1);
-        if helpers > 0 { pool::of(helpers) } else { None }
-    }
-
-    /// Does the work on all items: in the calling thread, or in the pool if it is enough to pay for waking that up.
-    fn spread<T: Send>(
-        &self,
-        items: &mut [T],
-        cost: u64,
-        cx: &Cx<'_>,
-        work: impl Fn(&mut [T], &Cx<'_>) -> Result<()> + Sync + Send,
-    ) -> Result<()> {
-        let Some(pool) = self.pool_for(cost, items.len()) else { return work(items, cx) };
-        let helpers = pool.current_num_threads();
-        let size = items.len().div_ceil(PIECES * (helpers + 1));
-        let pieces = Mutex::new(items.chunks_mut(size).enumerate());
-        let failed = Failures::default();
-        let budget = cx.budget;
-        let work_on = || {
-            let cx = Cx::new(budget);
-            // The lock is held for as long as it takes to cut off a piece.
-            while let Some((i, piece)) = { locked(&pieces).next() } {
-                if let Err(error) = work(piece, &cx) {
-                    failed.note(i, error);
-                }
-            }
-        };
-        pool.in_place_scope(|scope| {
-            (0..helpers).for_each(|_| scope.spawn(|_| work_on()));
-            work_on();
-        });
-        failed.first()
-    }
 }
 
-/// Errors of several threads, by the place of what they were about.
-#[derive(Default)]
-struct Failures(Mutex<BTreeMap<usize, Error>>);
-
-impl Failures {
-    fn note(&self, place: usize, error: Error) {
-        locked(&self.0).insert(place, error);
-    }
-
-    /// Of several errors the first, whichever thread was faster.
-    fn first(self) -> Result<()> {
-        let all = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        all.into_values().next().map_or(Ok(()), Err)
-    }
-}
-
-/// What a lock guards; a thread that panicked with it has left nothing half done.
-fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Records of one file whose stored bytes have come: those that are stored as they are into their places, the others
+/// Records whose stored bytes have come: those that are stored as they are into their places, the others
 /// into a buffer.
 struct Fetched<'j, 'p, 'a, 'o> {
     jobs: &'j mut [Job<'p, 'a, 'o>],
@@ -371,33 +321,41 @@ struct Fetched<'j, 'p, 'a, 'o> {
 
 impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
     fn of(jobs: &'j mut [Job<'p, 'a, 'o>], cx: &Cx<'_>) -> Result<Self> {
-        let source = jobs.first().map(|(plan, _)| plan.source);
         let mut lengths = Vec::with_capacity(jobs.len());
         for (plan, _) in jobs.iter() {
             lengths.push(match &plan.place {
                 Place::Stored(Way::Alone { stored, .. }) => {
-                    stored_length(plan.source, stored).map_err(|e| plan.locate(e))?
+                    stored_length(plan.source, stored).map_err(|e| plan.attribute(e))?
                 }
                 _ => 0,
             });
         }
         let mut buffer = bytes::zeroed("chunks", lengths.iter().sum::<usize>() as u64)?;
-        let (mut ops, mut rest) = (Vec::with_capacity(jobs.len()), &mut buffer[..]);
-        for ((plan, place), &length) in jobs.iter_mut().zip(&lengths) {
+        let (mut fetches, mut rest) = (Vec::<Fetch<'_, '_>>::new(), &mut buffer[..]);
+        let (mut shard, mut begins) = (None, Vec::new());
+        for (number, ((plan, place), &length)) in jobs.iter_mut().zip(&lengths).enumerate() {
             let (stored, behind) = rest.split_at_mut(length);
             rest = behind;
-            match &plan.place {
-                Place::Stored(Way::Plain(range)) => ops.push(ReadOp { at: range.start, out: place }),
-                Place::Stored(Way::Alone { stored: range, .. }) => {
-                    ops.push(ReadOp { at: range.start, out: stored });
+            let op = match &plan.place {
+                Place::Stored(Way::Plain(range)) => ReadOp { at: range.start, out: place },
+                Place::Stored(Way::Alone { stored: range, .. }) => ReadOp { at: range.start, out: stored },
+                _ => continue,
+            };
+            match fetches.last_mut().filter(|_| shard == Some(plan.shard)) {
+                Some(fetch) => fetch.ops.push(op),
+                None => {
+                    fetches.push(Fetch { storage: plan.source.storage(), ops: vec![op] });
+                    begins.push(number);
+                    shard = Some(plan.shard);
                 }
-                _ => {}
             }
         }
-        if let Some(source) = source {
-            let fetched = source.storage().read_many(&mut ops, cx);
-            fetched.map_err(|e| blame(jobs.iter().map(|(plan, _)| *plan), source, e))?;
-        }
+        let fetched = fetch(&mut fetches, cx);
+        fetched.map_err(|(job, error)| {
+            let plans = jobs[begins[job]..].iter().map(|(plan, _)| *plan);
+            let source = jobs[begins[job]].0.source;
+            attribute(plans, source, error)
+        })?;
         Ok(Fetched { jobs, buffer, lengths })
     }
 
@@ -426,13 +384,13 @@ fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
             }
             _ => table.check(plan.record, place),
         };
-        done.map_err(|e| plan.locate(e))
+        done.map_err(|e| plan.attribute(e))
     })
 }
 
 impl Plan<'_> {
     /// Whether it can be read without a system call, as far as is known.
-    fn is_here(&self) -> bool {
+    fn is_mapped(&self) -> bool {
         matches!(self.place, Place::Kept(_)) || self.source.storage().mapped().is_some()
     }
 
@@ -452,33 +410,42 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
             next.prefetch();
         }
         let (plan, place) = &mut jobs[i];
-        fill(plan, place, By::Map, cx).map_err(|e| plan.locate(e))?;
+        fill(plan, place, By::Map, cx).map_err(|e| plan.attribute(e))?;
     }
     Ok(())
 }
 
-/// The stored bytes of the chunks that are not in memory. The plans are sorted by file.
+/// The stored bytes of the chunks that are not in memory, from all files together. The plans are sorted by file.
 fn fetch_chunks(plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Option<Vec<u8>>>> {
     let mut all = Vec::with_capacity(plans.len());
-    for of_one_file in plans.chunk_by(|a, b| a.shard == b.shard) {
-        let source = of_one_file[0].source;
-        if source.storage().mapped().is_some() {
-            all.extend(of_one_file.iter().map(|_| None));
-            continue;
-        }
-        let first = all.len();
-        for plan in of_one_file {
-            let length = plan.chunk().map_or(Ok(0), |chunk| stored_length(source, &chunk.stored));
-            all.push(Some(bytes::zeroed("chunk", length.map_err(|e| plan.locate(e))? as u64)?));
-        }
-        let mut ops: Vec<_> = of_one_file
-            .iter()
-            .zip(all[first..].iter_mut().flatten())
-            .filter_map(|(plan, out)| Some(ReadOp { at: plan.chunk()?.stored.start, out }))
-            .collect();
-        let fetched = source.storage().read_many(&mut ops, cx);
-        fetched.map_err(|e| blame(of_one_file.iter().copied(), source, e))?;
+    for plan in plans {
+        let chunk = plan.chunk().filter(|_| plan.source.storage().mapped().is_none());
+        all.push(match chunk {
+            Some(chunk) => {
+                let length = stored_length(plan.source, &chunk.stored).map_err(|e| plan.attribute(e))?;
+                Some(bytes::zeroed("chunk", length as u64).map_err(|e| plan.attribute(e))?)
+            }
+            None => None,
+        });
     }
+    let (mut fetches, mut begins, mut shard) = (Vec::<Fetch<'_, '_>>::new(), Vec::new(), None);
+    for (number, (plan, out)) in plans.iter().zip(&mut all).enumerate() {
+        let (Some(chunk), Some(out)) = (plan.chunk(), out) else { continue };
+        let op = ReadOp { at: chunk.stored.start, out };
+        match fetches.last_mut().filter(|_| shard == Some(plan.shard)) {
+            Some(fetch) => fetch.ops.push(op),
+            None => {
+                fetches.push(Fetch { storage: plan.source.storage(), ops: vec![op] });
+                begins.push(number);
+                shard = Some(plan.shard);
+            }
+        }
+    }
+    let fetched = fetch(&mut fetches, cx);
+    fetched.map_err(|(job, error)| {
+        let plans = &plans[begins[job]..];
+        attribute(plans.iter().copied(), plans[0].source, error)
+    })?;
     Ok(all)
 }
 
@@ -493,13 +460,27 @@ fn fitting<'p, 'a: 'p>(plans: impl Iterator<Item = &'p Plan<'a>>) -> usize {
     fits.count().max(1)
 }
 
-/// An error of a read of many ranges, told of the record whose bytes could not be read.
+/// Adds to an error of a read of many ranges the record whose bytes could not be read.
 #[cold]
-fn blame<'p, 'a: 'p>(mut plans: impl Iterator<Item = &'p Plan<'a>>, source: &Source, error: Error) -> Error {
+fn attribute<'p, 'a: 'p>(
+    mut plans: impl Iterator<Item = &'p Plan<'a>>,
+    source: &Source,
+    error: Error,
+) -> Error {
     let at = error.offset();
     match plans.find(|plan| at.is_some_and(|at| plan.stored().is_some_and(|range| range.contains(&at)))) {
-        Some(plan) => plan.locate(error),
+        Some(plan) => plan.attribute(error),
         None if matches!(error.kind(), Kind::External(_)) => error,
         None => error.in_file(source.storage().name()),
+    }
+}
+
+/// The error for places that could not be made, told of the largest record: where there is no memory, it is the cause.
+#[cold]
+fn no_room(error: Error, plans: &[&Plan<'_>], sizes: &[(usize, usize)]) -> Error {
+    let largest = sizes.iter().zip(plans).max_by_key(|((_, size), _)| *size);
+    match largest {
+        Some((_, plan)) if matches!(error.kind(), Kind::Memory) => plan.attribute(error),
+        _ => error,
     }
 }

@@ -11,7 +11,9 @@
 //! advice works also where the system forbids queues, so the queue is left to reads past the page cache.
 
 use super::ReadOp;
+use super::fetch::{Failed, FileJob};
 use super::vectored::{neighbours, read_neighbours};
+use crate::cx::Cx;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -40,13 +42,15 @@ pub struct Cold {
     /// The next ranges of the batch that the system was told of, and their bytes.
     ranges: usize,
     bytes: u64,
+    /// Whether ranges of other files come behind those of this one.
+    more_follow: bool,
 }
 
 impl Cold {
     /// Reads the first `count` ranges, which are neighbours, with one call. Returns how many bytes came: the rest is
     /// to be read by others, which wait for it.
     pub fn read(&mut self, file: &File, ops: &mut [ReadOp<'_>], count: usize) -> Result<usize, Errno> {
-        let is_last = count == ops.len();
+        let is_last = count == ops.len() && !self.more_follow;
         let is_asked = self.runs < FIRST || self.runs.is_multiple_of(ONE_IN);
         self.runs += 1;
         if self.is_cold {
@@ -78,13 +82,7 @@ impl Cold {
 
     fn tell(&mut self, file: &File, ops: &[ReadOp<'_>]) {
         while self.ranges < ops.len().min(AHEAD_RANGES) && self.bytes < AHEAD_BYTES {
-            let count = neighbours(&ops[self.ranges..]);
-            let run = &ops[self.ranges..self.ranges + count];
-            let length = length_of(run) as u64;
-            // No length would mean everything up to the end of the file.
-            if let Some(length) = NonZeroU64::new(length) {
-                let _ = rustix::fs::fadvise(file, run[0].at, Some(length), rustix::fs::Advice::WillNeed);
-            }
+            let (count, length) = advise_first(file, &ops[self.ranges..]);
             self.ranges += count;
             self.bytes += length;
         }
@@ -94,6 +92,50 @@ impl Cold {
         self.ranges = self.ranges.saturating_sub(run.len());
         self.bytes = self.bytes.saturating_sub(length_of(run) as u64);
     }
+}
+
+/// Reads ranges of many files through the page cache. Once a range was not there, the system is told of the ranges that
+/// follow in the next files, so that they come from their disks together.
+pub fn read_files(mut jobs: Vec<FileJob<'_, '_, '_>>, cx: &Cx<'_>) -> Result<(), Failed> {
+    let mut cold = Cold::default();
+    // The system was told of the files before `told`: of so many ranges that are not read yet.
+    let (mut told, mut ranges) = (0, 0);
+    for number in 0..jobs.len() {
+        told = told.max(number + 1);
+        while cold.is_cold && told < jobs.len() && ranges < AHEAD_RANGES {
+            let (_, file, ops) = &jobs[told];
+            file.will_read(ops);
+            (told, ranges) = (told + 1, ranges + ops.len());
+        }
+        cold.more_follow = number + 1 < jobs.len();
+        let (job, file, ops) = &mut jobs[number];
+        file.read_through_page_cache(ops, &mut cold, cx).map_err(|error| (*job, error))?;
+        ranges = ranges.saturating_sub(ops.len());
+    }
+    Ok(())
+}
+
+/// Tells the system of ranges that are read soon, as far ahead as is any use.
+pub fn advise(file: &File, ops: &[ReadOp<'_>]) {
+    let mut rest = &ops[..ops.len().min(AHEAD_RANGES)];
+    let mut bytes = 0;
+    while !rest.is_empty() && bytes < AHEAD_BYTES {
+        let (count, length) = advise_first(file, rest);
+        bytes += length;
+        rest = &rest[count..];
+    }
+}
+
+/// Tells the system of the first ranges, which are neighbours. Returns how many, and their bytes.
+fn advise_first(file: &File, ops: &[ReadOp<'_>]) -> (usize, u64) {
+    let count = neighbours(ops);
+    let run = &ops[..count];
+    let length = length_of(run) as u64;
+    // No length would mean everything up to the end of the file.
+    if let Some(length) = NonZeroU64::new(length) {
+        let _ = rustix::fs::fadvise(file, run[0].at, Some(length), rustix::fs::Advice::WillNeed);
+    }
+    (count, length)
 }
 
 fn length_of(run: &[ReadOp<'_>]) -> usize {

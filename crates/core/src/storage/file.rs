@@ -6,6 +6,8 @@
 
 #[cfg(target_os = "linux")]
 use super::direct::{self, Direct};
+#[cfg(target_os = "linux")]
+use super::fetch::Queue;
 use super::handles::{Handle, Handles};
 use super::identity::{self, Identity, OpenFile};
 #[cfg(target_os = "linux")]
@@ -212,21 +214,16 @@ impl Storage for LocalFile {
         // Records that lie one behind the other, as they do when a file is read in order, come in one system call
         // and still go straight to their places.
         #[cfg(target_os = "linux")]
-        let mut cold = super::cold::Cold::default();
-        let (mut rest, mut pace) = (ops, cx.pace());
-        while !rest.is_empty() {
-            let count = neighbours(rest);
-            #[cfg(target_os = "linux")]
-            let done = self.read_run(rest, |file, rest| cold.read(file, rest, count))?;
-            #[cfg(not(target_os = "linux"))]
-            let done =
-                self.read_run(rest, |file, rest| super::vectored::read_neighbours(file, &mut rest[..count]))?;
-            let (run, behind) = rest.split_at_mut(count);
-            self.finish_run(run, done, cx)?;
-            rest = behind;
-            pace.step(done as u64 + 1024)?;
-        }
-        Ok(())
+        return self.read_through_page_cache(ops, &mut super::cold::Cold::default(), cx);
+        #[cfg(not(target_os = "linux"))]
+        self.read_runs(ops, cx, |file, rest, count| {
+            super::vectored::read_neighbours(file, &mut rest[..count])
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn queue(&self) -> Queue<'_> {
+        if self.io == Io::Direct && !self.is_refused { Queue::Direct(self) } else { Queue::PageCache(self) }
     }
 
     fn unchanged(&self) -> Result<()> {
@@ -264,8 +261,63 @@ impl Storage for LocalFile {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl LocalFile {
+    /// How many files of its data set may be open at once.
+    pub(super) fn most_open(&self) -> usize {
+        self.handles.limit()
+    }
+
+    /// The open file, for O_DIRECT reads.
+    pub(super) fn open_direct(&self) -> Result<(Arc<OpenFile>, Direct)> {
+        let opened = Guard::into_inner(self.file()?);
+        let direct = opened.as_ref().and_then(|opened| opened.direct);
+        opened.zip(direct).ok_or_else(|| {
+            Error::closed("the file system does not take O_DIRECT reads any more").in_file(&self.name)
+        })
+    }
+
+    /// Tells the system of ranges that are read soon.
+    pub(super) fn will_read(&self, ops: &[ReadOp<'_>]) {
+        if let Ok(opened) = self.file()
+            && let Some(opened) = opened.as_ref()
+        {
+            super::cold::advise(&opened.file, ops);
+        }
+    }
+
+    /// Reads ranges; `cold` has learnt from the ranges before them.
+    pub(super) fn read_through_page_cache(
+        &self,
+        ops: &mut [ReadOp<'_>],
+        cold: &mut super::cold::Cold,
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        self.read_runs(ops, cx, |file, rest, count| cold.read(file, rest, count))
+    }
+}
+
 #[cfg(unix)]
 impl LocalFile {
+    /// Reads ranges. `read` begins with the first `count` of them, which are neighbours.
+    fn read_runs(
+        &self,
+        ops: &mut [ReadOp<'_>],
+        cx: &Cx<'_>,
+        mut read: impl FnMut(&std::fs::File, &mut [ReadOp<'_>], usize) -> rustix::io::Result<usize>,
+    ) -> Result<()> {
+        let (mut rest, mut pace) = (ops, cx.pace());
+        while !rest.is_empty() {
+            let count = neighbours(rest);
+            let done = self.read_run(rest, |file, rest| read(file, rest, count))?;
+            let (run, behind) = rest.split_at_mut(count);
+            self.finish_run(run, done, cx)?;
+            rest = behind;
+            pace.step(done as u64 + 1024)?;
+        }
+        Ok(())
+    }
+
     /// Begins to read the first ranges by `read`, which says how many bytes came.
     fn read_run(
         &self,

@@ -71,6 +71,11 @@ impl Handles {
         // Other threads used every cell meanwhile: this descriptor is used once and not kept.
     }
 
+    /// How many descriptors may be open at once: one at the least.
+    pub fn limit(&self) -> usize {
+        self.cells()
+    }
+
     /// How many cells are in use: one at the least.
     fn cells(&self) -> usize {
         self.ring.len().saturating_sub(self.occupied.load(Relaxed)).max(1)

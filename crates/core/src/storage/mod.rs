@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`location`] | the one place that opens things to read: from a location to a storage |
+//! | [`fetch`] | the one place that reads ranges of many storages together |
 //! | [`file`] | a local file |
 //! | `identity` | whether a file that is opened again is still the same file |
 //! | `map`, `mapped_file` | a memory-mapped file and its SIGBUS handler; what can be borrowed from it (Linux) |
@@ -23,6 +24,7 @@ mod aligned;
 mod cold;
 #[cfg(target_os = "linux")]
 pub mod direct;
+pub mod fetch;
 pub mod file;
 pub mod file_set;
 pub mod handles;
@@ -45,6 +47,7 @@ pub mod window;
 
 use crate::cx::Cx;
 use crate::error::Result;
+use fetch::Queue;
 use std::ops::Range;
 
 /// One range of a storage, and the place its bytes go.
@@ -74,6 +77,11 @@ pub trait Storage: Send + Sync {
     /// Fills many ranges at once. Returns with nothing in flight.
     fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
         ops.iter_mut().try_for_each(|op| self.read_at(op.at, op.out, cx))
+    }
+
+    /// What serves its reads, so that [`fetch`] can serve many storages of one kind together.
+    fn queue(&self) -> Queue<'_> {
+        Queue::Own
     }
 
     /// An error if the bytes are not the ones that were there at the beginning: asked when something does not fit.

@@ -1,0 +1,131 @@
+//! Work spread over the threads of a pool, where there is enough of it.
+
+use super::Reader;
+use crate::cx::{Cx, Stop};
+use crate::error::{Error, Result};
+use crate::parallel::{Cancelled, Helpers};
+use crate::pool;
+use rayon::ThreadPool;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Work, in nanoseconds, that is worth waking the pool for, which takes some 20 µs.
+const WORTH_WAKING: u64 = 150_000;
+/// Pieces that each thread gets, so that all are done at about the same time.
+const PIECES: usize = 16;
+
+impl Reader {
+    /// The pool, if so much work in so many pieces is enough to pay for waking it up.
+    pub(super) fn pool_for(&self, cost: u64, pieces: usize) -> Option<&'static ThreadPool> {
+        if cost < WORTH_WAKING || pieces < 2 {
+            return None;
+        }
+        // The calling thread is one of them.
+        let helpers = self.decoders().saturating_sub(1);
+        if helpers > 0 { pool::of(helpers) } else { None }
+    }
+
+    /// Does the work on all items: in the calling thread, or in the pool if it is enough to pay for waking that up.
+    pub(super) fn spread<T: Send>(
+        &self,
+        items: &mut [T],
+        cost: u64,
+        cx: &Cx<'_>,
+        work: impl Fn(&mut [T], &Cx<'_>) -> Result<()> + Sync + Send,
+    ) -> Result<()> {
+        let Some(pool) = self.pool_for(cost, items.len()) else { return work(items, cx) };
+        let count = pool.current_num_threads();
+        let size = items.len().div_ceil(PIECES * (count + 1));
+        let pieces = Mutex::new(items.chunks_mut(size).enumerate());
+        let team = Team::default();
+        let work_on = |cx: &Cx<'_>| {
+            // The lock is held for as long as it takes to cut off a piece.
+            while let Some((number, piece)) = { locked(&pieces).next() } {
+                if team.is_cancelled() {
+                    break;
+                }
+                team.note(number, work(piece, cx));
+            }
+        };
+        let interrupted = team.run(pool, count, cx, work_on);
+        team.result(interrupted)
+    }
+}
+
+/// Threads that work for one call: they stop together, and the first error counts.
+#[derive(Default)]
+pub(super) struct Team {
+    cancelled: Cancelled,
+    /// Errors, by the place of what they were about.
+    failures: Mutex<BTreeMap<usize, Error>>,
+}
+
+impl Team {
+    /// Whether a part of the work has failed, or the call was stopped.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
+    /// Stops the threads of the team.
+    pub(super) fn cancelled(&self) -> &Cancelled {
+        &self.cancelled
+    }
+
+    /// Remembers how the work on something ended.
+    pub(super) fn note(&self, place: usize, result: Result<()>) {
+        if let Err(error) = result {
+            // Whoever was only stopped has nothing to say.
+            if !self.cancelled.is_cancelled() {
+                self.cancelled.cancel();
+                locked(&self.failures).insert(place, error);
+            }
+        }
+    }
+
+    /// Runs `work` in `count` threads of the pool and in this one, and waits for them. Only this thread hears
+    /// interrupts; it listens also while it waits.
+    fn run(
+        &self,
+        pool: &ThreadPool,
+        count: usize,
+        cx: &Cx<'_>,
+        work: impl Fn(&Cx<'_>) + Sync + Send,
+    ) -> Result<()> {
+        let (budget, helpers) = (cx.budget, Helpers::new(count));
+        pool.in_place_scope(|scope| {
+            for _ in 0..count {
+                scope.spawn(|_| {
+                    // Also when the work panics, which the scope passes on.
+                    let _done = OnDrop(|| helpers.done());
+                    work(&Cx { budget, stop: &self.cancelled });
+                });
+            }
+            let own = || self.cancelled.check().and_then(|()| cx.check());
+            work(&Cx { budget, stop: &own });
+            helpers.wait(&self.cancelled, cx)
+        })
+    }
+
+    /// How all of it ended. Of several errors the one of the first place counts, whichever thread was faster.
+    pub(super) fn result(self, interrupted: Result<()>) -> Result<()> {
+        let failures = self.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match failures.into_values().next() {
+            Some(error) => Err(error),
+            None => interrupted,
+        }
+    }
+}
+
+/// Calls a function when it goes, also by a panic.
+pub(super) struct OnDrop<F: Fn()>(pub(super) F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// What a lock guards; a thread that panicked with it has left nothing half done.
+pub(super) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}

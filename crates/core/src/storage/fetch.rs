@@ -1,0 +1,194 @@
+//! Ranges of many storages, read together.
+//!
+//! A batch touches many files. If they took turns, each would cost the time that its disk or its server takes to
+//! answer. So all ranges are handed over here at once, and storages of one kind are served by one queue: files with
+//! O_DIRECT by one ring, files in the page cache by advice that runs ahead of the reads. An object store joins as one
+//! more [`Queue`].
+//!
+//! Returns with nothing in flight. What is in flight meanwhile is bounded by the queue: bytes by its memory, requests by
+//! its depth, open files by the bound of the data set.
+
+use super::{ReadOp, Storage};
+#[cfg(target_os = "linux")]
+use super::{cold, direct, file::LocalFile};
+use crate::cx::Cx;
+use crate::error::Error;
+
+/// Ranges of one storage.
+pub struct Fetch<'s, 'o> {
+    /// The storage.
+    pub storage: &'s dyn Storage,
+    /// The ranges, and the places that their bytes go to.
+    pub ops: Vec<ReadOp<'o>>,
+}
+
+/// What serves the reads of a storage.
+pub enum Queue<'s> {
+    /// Its own `read_many`.
+    Own,
+    /// The ring of O_DIRECT reads.
+    #[cfg(target_os = "linux")]
+    Direct(&'s LocalFile),
+    /// Reads through the page cache.
+    #[cfg(target_os = "linux")]
+    PageCache(&'s LocalFile),
+}
+
+/// The job that failed, and why.
+pub type Failed = (usize, Error);
+
+/// Fills all ranges of all jobs.
+pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
+    // One storage has nothing to share a queue with.
+    if let [job] = jobs {
+        return job.storage.read_many(&mut job.ops, cx).map_err(|error| (0, error));
+    }
+    #[cfg(target_os = "linux")]
+    let (mut directs, mut cached) = (Vec::new(), Vec::new());
+    let mut others = Vec::new();
+    for (number, job) in jobs.iter_mut().enumerate() {
+        match job.storage.queue() {
+            Queue::Own => others.push((number, job)),
+            #[cfg(target_os = "linux")]
+            Queue::Direct(file) => directs.push((number, file, &mut job.ops)),
+            #[cfg(target_os = "linux")]
+            Queue::PageCache(file) => cached.push((number, file, &mut job.ops)),
+        }
+    }
+    #[cfg(target_os = "linux")]
+    {
+        read_direct(directs, cx)?;
+        cold::read_files(cached, cx)?;
+    }
+    for (number, job) in others {
+        job.storage.read_many(&mut job.ops, cx).map_err(|error| (number, error))?;
+    }
+    Ok(())
+}
+
+/// A job that is a local file.
+#[cfg(target_os = "linux")]
+pub type FileJob<'j, 's, 'o> = (usize, &'s LocalFile, &'j mut Vec<ReadOp<'o>>);
+
+#[cfg(target_os = "linux")]
+fn read_direct(mut jobs: Vec<FileJob<'_, '_, '_>>, cx: &Cx<'_>) -> Result<(), Failed> {
+    let Some((_, file, _)) = jobs.first() else { return Ok(()) };
+    // Files that are read at once are open at once.
+    let wave = file.most_open();
+    for jobs in jobs.chunks_mut(wave) {
+        cx.check().map_err(|error| (jobs[0].0, error))?;
+        let mut opened = Vec::with_capacity(jobs.len());
+        for (number, file, _) in jobs.iter() {
+            opened.push(file.open_direct().map_err(|error| (*number, error))?);
+        }
+        let mut wanted = Vec::new();
+        for (owner, (job, (file, direct))) in jobs.iter_mut().zip(&opened).enumerate() {
+            wanted.extend(job.2.iter_mut().map(|op| {
+                let op = ReadOp { at: op.at, out: &mut *op.out };
+                direct::Wanted { owner, file: &file.file, direct: *direct, op }
+            }));
+        }
+        direct::read_many(&mut wanted).map_err(|(owner, failure)| {
+            let (number, file, _) = &jobs[owner];
+            (*number, file.failed_direct(failure))
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cx::for_tests;
+    use crate::error::Kind;
+    use crate::limits::Limits;
+    use crate::storage::file::Io;
+    use crate::storage::file_set::FileSet;
+    use crate::storage::location::Location;
+    use crate::storage::memory::Memory;
+    use std::sync::Arc;
+
+    fn content(seed: usize, length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at * 31 % 251) as u8 ^ seed as u8).collect()
+    }
+
+    /// Files of one kind each: O_DIRECT, page cache, memory.
+    fn storages(folder: &std::path::Path, count: usize, files: &FileSet) -> Vec<Arc<dyn Storage>> {
+        let make = |i: usize| -> Arc<dyn Storage> {
+            let bytes = content(i, 20_000 + i);
+            if i % 3 == 2 {
+                return Arc::new(Memory::new(format!("memory {i}"), bytes));
+            }
+            let path = folder.join(i.to_string());
+            std::fs::write(&path, bytes).unwrap();
+            Location::path(path).open(if i % 3 == 0 { Io::Direct } else { Io::Plain }, files).unwrap().storage
+        };
+        (0..count).map(make).collect()
+    }
+
+    #[test]
+    fn ranges_of_storages_of_all_kinds_come_together_within_the_bound_on_open_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits { open_files: 5, ..Limits::default() };
+        let files = FileSet::new(&limits);
+        let storages = storages(folder.path(), 60, &files);
+        let ranges = |i: usize| (0..i % 7).map(move |k| ((k * 2711) as u64, (k * 977) % 5000));
+        let mut places: Vec<Vec<Vec<u8>>> =
+            (0..60).map(|i| ranges(i).map(|(_, length)| vec![0; length]).collect()).collect();
+        let mut jobs: Vec<_> = storages
+            .iter()
+            .zip(&mut places)
+            .enumerate()
+            .map(|(i, (storage, places))| {
+                let ops = ranges(i).zip(places).map(|((at, _), out)| ReadOp { at, out }).collect();
+                Fetch { storage: &**storage, ops }
+            })
+            .collect();
+        fetch(&mut jobs, &for_tests(limits)).map_err(|(_, error)| error).unwrap();
+        drop(jobs);
+        for (i, places) in places.iter().enumerate() {
+            for ((at, length), found) in ranges(i).zip(places) {
+                assert!(*found == content(i, 20_000 + i)[at as usize..][..length], "storage {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_that_fails_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = FileSet::new(&Limits::default());
+        let storages = storages(folder.path(), 9, &files);
+        for bad in 0..9 {
+            let mut places = vec![[0; 10]; 9];
+            let mut jobs: Vec<_> = storages
+                .iter()
+                .zip(&mut places)
+                .enumerate()
+                .map(|(i, (storage, out))| {
+                    let at = if i == bad { storage.len() - 5 } else { 100 };
+                    Fetch { storage: &**storage, ops: vec![ReadOp { at, out }] }
+                })
+                .collect();
+            let (job, error) = fetch(&mut jobs, &for_tests(Limits::default())).unwrap_err();
+            assert_eq!(job, bad);
+            assert!(matches!(error.kind(), Kind::Truncated) && error.file().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_is_stopped_reads_no_further() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits { open_files: 2, ..Limits::default() };
+        let files = FileSet::new(&limits);
+        let storages = storages(folder.path(), 30, &files);
+        let mut places = vec![[0; 10]; 30];
+        let mut jobs: Vec<_> = storages
+            .iter()
+            .zip(&mut places)
+            .map(|(storage, out)| Fetch { storage: &**storage, ops: vec![ReadOp { at: 0, out }] })
+            .collect();
+        let stop = || Err(Error::closed("enough"));
+        let cx = Cx { stop: &stop, ..for_tests(limits) };
+        assert_eq!(fetch(&mut jobs, &cx).unwrap_err().1.what(), "enough");
+    }
+}
