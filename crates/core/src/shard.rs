@@ -37,9 +37,10 @@ impl Source {
         format: Option<&str>,
         options: &ReadOptions,
     ) -> Result<Self> {
+        let asked = format.map(detect::by_name).transpose()?;
         let open = || {
-            let format = match format {
-                Some(name) => detect::by_name(name)?,
+            let format = match asked {
+                Some(format) => format,
                 None => detect::detect(&*storage)?,
             };
             let indexed = path.filter(|_| format.has_side_index());
@@ -50,7 +51,13 @@ impl Source {
             }
             Ok((format, format.open(&*storage, options)?))
         };
-        let (format, table) = open().map_err(|e: Error| e.in_file(storage.name()))?;
+        let (format, table) = open().map_err(|error: Error| {
+            let error = match asked {
+                Some(asked) => detect::name_other_format(error, asked, &*storage),
+                None => error,
+            };
+            error.in_file(storage.name())
+        })?;
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
         Ok(Source { storage, format, table, is_packed })
     }
