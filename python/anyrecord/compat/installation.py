@@ -171,16 +171,15 @@ def _find_in_original(fullname: str, ours: str) -> ModuleSpec:
     """A module of the installed original, if it belongs to a package that we leave to the original."""
     name = fullname.partition(".")[0]
     packages = [package for package in _LEFT_TO_THE_ORIGINAL if f"{fullname}.".startswith(f"{package}.")]
-    if packages and (spec := _find_past_us(fullname)) is not None:
-        return spec
-    original = _find_past_us(name)
     if not packages:
         why = f"anyrecord.compat stands in for {name}, and has no {ours}"
-    elif original is None or original.origin is None:  # a folder of that name without __init__.py is no package
+    elif (spec := _find_past_us(fullname)) is not None:
+        return spec
+    elif (original := _find_past_us(name)) is not None and original.origin is not None:
+        why = f"anyrecord.compat takes it from the original {name}, and {original.origin} has no such module"
+    else:  # nothing, or a folder of that name without __init__.py, which is no package
         needed = _LEFT_TO_THE_ORIGINAL[packages[0]]
         why = f'anyrecord.compat takes it from the original {name}, which is not installed; pip install "{needed}"'
-    else:
-        why = f"anyrecord.compat takes it from the original {name}, and {original.origin} has no such module"
     raise ModuleNotFoundError(f"No module named {fullname!r}: {why}", name=fullname)
 
 
