@@ -78,7 +78,7 @@ pub fn name_other_format(error: Error, asked: &dyn Format, storage: &dyn Storage
         Some(other) => Error::format("wrong format")
             .expected(asked.name())
             .found(other.name())
-            .hint("open it with anyrecord.open without format=, or convert it with anyrecord.convert"),
+            .hint("read it with anyrecord.open(path), or convert it with anyrecord.convert"),
         None => error,
     }
 }
