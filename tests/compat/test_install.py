@@ -31,16 +31,13 @@ def test_the_module_is_one_object_under_two_names_however_it_is_imported(tmp_pat
         import array_record
         from array_record.python import array_record_module as b, array_record_data_source as s
         from array_record.python.array_record_module import ArrayRecordReader
-        import importlib, importlib.util
+        import importlib
         c = importlib.import_module("array_record.python.array_record_module")
         import anyrecord.compat.array_record.python.array_record_module as ours
         assert a is b is c is ours is array_record.python.array_record_module
         assert array_record is anyrecord.compat.array_record
         assert ArrayRecordReader is ours.ArrayRecordReader
         assert ours.__spec__.name == ours.__name__ == "anyrecord.compat.array_record.python.array_record_module"
-        assert importlib.util.find_spec("array_record.beam") is not None
-        import array_record.beam
-        assert array_record.beam.__file__.endswith("__init__.py")
         anyrecord.compat.install("array_record")        # once more is no error
         print("good")
     """
@@ -54,7 +51,7 @@ def test_the_module_is_one_object_under_two_names_however_it_is_imported(tmp_pat
         "import array_record.python.nothing",
         "from array_record.python import nothing",
         "from array_record.python.array_record_module import nothing",
-        "import array_record.beam.pipelines",
+        "import array_record.setup",
     ],
 )
 def test_what_we_do_not_have_is_an_import_error_that_names_it(tmp_path: Path, statement: str) -> None:
@@ -63,7 +60,7 @@ def test_what_we_do_not_have_is_an_import_error_that_names_it(tmp_path: Path, st
     last = errors.strip().splitlines()[-1]
     assert last.startswith(("ImportError", "ModuleNotFoundError"))
     assert "anyrecord.compat" in last
-    assert "nothing" in last or "pipelines" in last
+    assert "nothing" in last or "setup" in last
 
 
 @pytest.mark.framework
@@ -121,7 +118,9 @@ def test_several_are_installed_at_once_and_one_by_one(tmp_path: Path) -> None:
 def test_names_are_checked() -> None:
     with pytest.raises(ValueError) as unknown:
         install("arrayrecord")
-    assert "array_record, ffrecord, recordio" in str(unknown.value)
+    assert str(unknown.value) == (
+        "'arrayrecord' is not an original that anyrecord stands in for; use array_record, ffrecord or recordio"
+    )
     with pytest.raises(ValueError) as none:
         install()
     assert "array_record" in str(none.value)
@@ -144,12 +143,6 @@ def test_without_the_variable_nothing_is_imported_at_the_start() -> None:
     program = "import sys; print([name for name in sys.modules if name.startswith('anyrecord')])"
     assert run("-c", program).stdout == "[]\n"
     assert run("-c", program, ANYRECORD_COMPAT="").stdout == "[]\n"
-
-
-def test_a_misspelt_variable_is_complained_about_and_starts_python_all_the_same() -> None:
-    done = run("-c", "print('on')", ANYRECORD_COMPAT="arrayrecord")
-    assert done.stdout == "on\n"
-    assert "'arrayrecord' is not the name of an original" in done.stderr
 
 
 def test_the_file_for_the_start_is_installed_and_is_one_line() -> None:

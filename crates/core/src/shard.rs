@@ -42,8 +42,12 @@ impl Source {
     ) -> Result<Self> {
         let opened = location.open(options.io, cx.budget.files())?;
         let storage = &*opened.storage;
+        let asked = format.map(detect::by_name).transpose()?;
         let open = || {
-            let format = detect::named_or_detected(format, storage, options, cx)?;
+            let format = match asked {
+                Some(format) => format,
+                None => detect::detect(storage, options, cx)?,
+            };
             if format.has_side_index()
                 && let Some(table) = index_file::open(location, storage, format, options, cx)?
             {
@@ -51,7 +55,13 @@ impl Source {
             }
             Ok((format, format.open(storage, options, cx)?))
         };
-        let (format, table) = open().map_err(|e: Error| e.in_file(storage.name()))?;
+        let (format, table) = open().map_err(|error: Error| {
+            let error = match asked {
+                Some(asked) => detect::name_other_format(error, asked, storage, options, cx),
+                None => error,
+            };
+            error.in_file(storage.name())
+        })?;
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
         Ok(Source { opened, format, table, is_packed, is_verified: options.checksums })
     }

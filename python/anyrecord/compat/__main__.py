@@ -32,10 +32,13 @@ def main(arguments: list[str]) -> None:
             print(usage)
             return
         sys.exit(usage)
-    if os.environ.get(VARIABLE):
-        install_from_environment()
-    else:
-        install(*available())
+    try:
+        if os.environ.get(VARIABLE):
+            install_from_environment()
+        else:
+            install(*available())
+    except (ImportError, ValueError) as error:
+        sys.exit(str(error))
     sys.argv[:] = program
     if is_module:
         runpy.run_module(program[0], run_name="__main__", alter_sys=True)

@@ -2,6 +2,9 @@
 
 `import array_record.python.array_record_module` asks the finder first, and gets the very module object that
 `anyrecord.compat.array_record.python.array_record_module` is: there is one of each, under two names.
+
+`array_record.beam` is the one part that we have no modules for. It comes from the installed original, whose Beam
+modules then import our `array_record.python`.
 """
 
 from __future__ import annotations
@@ -10,13 +13,13 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Final
 
-__all__ = ["ORIGINALS", "VARIABLE", "available", "install", "install_from_environment", "uninstall"]
+__all__ = ["ORIGINALS", "VARIABLE", "available", "install", "install_from_environment", "start", "uninstall"]
 
 ORIGINALS: Final[dict[str, str]] = {
     "array_record": "anyrecord.compat.array_record",
@@ -24,6 +27,9 @@ ORIGINALS: Final[dict[str, str]] = {
     "recordio": "anyrecord.compat.recordio",
 }
 """The names that originals are imported by, and our packages for them."""
+
+_LEFT_TO_THE_ORIGINAL: Final = {"array_record.beam": "array-record[beam]"}
+"""Packages that are imported from the installed original where we have no modules, and what to install for them."""
 
 VARIABLE: Final = "ANYRECORD_COMPAT"
 """The environment variable that says which to install when Python starts: names with commas between them."""
@@ -68,16 +74,32 @@ def uninstall() -> None:
 
 
 def install_from_environment() -> None:
-    """Installs what `ANYRECORD_COMPAT` names. Python calls this at its start, if the variable is set."""
-    if names := _named_in_environment():
+    """Installs what `ANYRECORD_COMPAT` names, if it is set."""
+    names = _named_in_environment()
+    for name in names:
+        if name not in ORIGINALS:
+            value = os.environ[VARIABLE]
+            raise ValueError(f"{VARIABLE}={value}: {_unknown(name)}, with commas between them, or unset {VARIABLE}")
+    if names:
         install(*names)
+
+
+def start() -> None:
+    """Does `install_from_environment` when Python starts. An error ends the process with one line and status 1:
+    a program that ran on would use the originals, and nobody would know."""
+    try:
+        install_from_environment()
+    except Exception as error:
+        if sys.stderr is not None:
+            print(" ".join(str(error).split()), file=sys.stderr, flush=True)
+        os._exit(1)  # SystemExit would come out of the import of `site`, with tracebacks
 
 
 def _named_in_environment() -> list[str]:
     return [name for item in os.environ.get(VARIABLE, "").split(",") if (name := item.strip())]
 
 
-def _tell_children(names: Iterator[str] | dict[str, None]) -> None:
+def _tell_children(names: Iterable[str]) -> None:
     if text := ",".join(names):
         os.environ[VARIABLE] = text
     else:
@@ -86,12 +108,17 @@ def _tell_children(names: Iterator[str] | dict[str, None]) -> None:
 
 def _check(name: str) -> None:
     if name not in ORIGINALS:
-        raise ValueError(f"{name!r} is not the name of an original: expected one of {', '.join(ORIGINALS)}")
+        raise ValueError(_unknown(name))
     if importlib.util.find_spec(ORIGINALS[name]) is None:
         raise ModuleNotFoundError(
             f"this version of anyrecord has no modules for {name}; it has them for {', '.join(available())}",
             name=ORIGINALS[name],
         )
+
+
+def _unknown(name: str) -> str:
+    *others, last = ORIGINALS
+    return f"{name!r} is not an original that anyrecord stands in for; use {', '.join(others)} or {last}"
 
 
 def _check_not_imported(name: str) -> None:
@@ -120,17 +147,60 @@ class _Finder(MetaPathFinder):
         if name not in self.installed:
             return None
         ours = f"{ORIGINALS[name]}{dot}{rest}"
-        found = importlib.util.find_spec(ours)
+        found = _find_ours(ours)
         if found is None:
             # Python's own finders must not look: they would load one of our modules a second time, or the original's.
-            raise ModuleNotFoundError(
-                f"No module named {fullname!r}: anyrecord.compat stands in for {name}, and has no {ours}", name=fullname
-            )
+            return _find_in_original(fullname, ours)
         spec = ModuleSpec(
             fullname, _Alias(ours), origin=found.origin, is_package=found.submodule_search_locations is not None
         )
         spec.submodule_search_locations = found.submodule_search_locations
         return spec
+
+
+def _find_ours(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.startswith(f"{error.name}."):
+            return None  # not even the package that it would be in
+        raise
+
+
+def _find_in_original(fullname: str, ours: str) -> ModuleSpec:
+    """A module of the installed original, if it belongs to a package that we leave to the original."""
+    name = fullname.partition(".")[0]
+    packages = [package for package in _LEFT_TO_THE_ORIGINAL if f"{fullname}.".startswith(f"{package}.")]
+    if not packages:
+        why = f"anyrecord.compat stands in for {name}, and has no {ours}"
+    elif (spec := _find_past_us(fullname)) is not None:
+        return spec
+    elif (original := _find_past_us(name)) is not None and original.origin is not None:
+        why = f"anyrecord.compat takes it from the original {name}, and {original.origin} has no such module"
+    else:  # nothing, or a folder of that name without __init__.py, which is no package
+        needed = _LEFT_TO_THE_ORIGINAL[packages[0]]
+        why = f'anyrecord.compat takes it from the original {name}, which is not installed; pip install "{needed}"'
+    raise ModuleNotFoundError(f"No module named {fullname!r}: {why}", name=fullname)
+
+
+def _find_past_us(fullname: str) -> ModuleSpec | None:
+    """What Python would find if we were not there."""
+    parts = fullname.split(".")
+    spec, places = None, None
+    for end in range(1, len(parts) + 1):
+        if end > 1 and places is None:
+            return None  # a module, and no package
+        spec = _ask_others(".".join(parts[:end]), places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations
+    return spec
+
+
+def _ask_others(fullname: str, places: Sequence[str] | None) -> ModuleSpec | None:
+    others = [finder for finder in sys.meta_path if finder is not _finder and hasattr(finder, "find_spec")]
+    specs = (finder.find_spec(fullname, places) for finder in others)
+    return next((spec for spec in specs if spec is not None), None)
 
 
 class _Alias(Loader):

@@ -7,7 +7,7 @@ use super::riegeli::Riegeli;
 use super::tfrecord::TfRecord;
 use super::{Format, Probe, ReadOptions};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::storage::Storage;
 
 /// All formats, in the order in which they are asked.
@@ -83,9 +83,51 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
     })
 }
 
+/// The error of a file that was opened as `asked`. If the file is of another format, the error says so.
+pub fn name_other_format(
+    error: Error,
+    asked: &dyn Format,
+    storage: &dyn Storage,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Error {
+    if !matches!(error.kind(), Kind::Format | Kind::Truncated | Kind::Checksum | Kind::Limit) {
+        return error;
+    }
+    match other_format(asked, storage, options, cx) {
+        Some(other) => Error::format("wrong format")
+            .expected(asked.name())
+            .found(other.name())
+            .hint("read it with anyrecord.open(path), or convert it with anyrecord.convert"),
+        None => error,
+    }
+}
+
+fn other_format(
+    asked: &dyn Format,
+    storage: &dyn Storage,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Option<&'static dyn Format> {
+    if !matches!(asked.probe(storage, options, cx), Ok(Probe::No)) {
+        return None;
+    }
+    let named = by_suffix(storage.name()).map(|f| f.name());
+    let is_of = |f: &dyn Format| match f.probe(storage, options, cx) {
+        // Riegeli recognises nothing itself, and ArrayRecord recognises every Riegeli file.
+        Ok(Probe::Yes) => !(asked.name() == Riegeli.name() && f.name() == ArrayRecord.name()),
+        Ok(Probe::Plausible) => named == Some(f.name()) || f.open(storage, options, cx).is_ok(),
+        Ok(Probe::No) | Err(_) => false,
+    };
+    FORMATS.iter().copied().filter(|f| f.name() != asked.name()).find(|f| is_of(*f))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cx::for_tests;
+    use crate::limits::Limits;
+    use crate::storage::memory::Memory;
 
     #[test]
     fn a_suffix_is_found_behind_and_before_a_shard_number() {
@@ -94,6 +136,38 @@ mod tests {
         }
         for path in ["a.ffr2", "ffr", "a.ffr-0-of-2", "a.ffr-00000-of-00002.txt"] {
             assert!(by_suffix(path).is_none(), "{path}");
+        }
+    }
+
+    fn opened_as(asked: &dyn Format, name: &str, bytes: &[u8]) -> String {
+        let storage = Memory::new(name, bytes.to_vec());
+        let (options, cx) = (ReadOptions::default(), for_tests(Limits::default()));
+        let error = asked.open(&storage, &options, &cx).err().expect("it is none");
+        name_other_format(error, asked, &storage, &options, &cx).to_string()
+    }
+
+    #[test]
+    fn an_error_names_the_format_that_the_file_is_of() {
+        let recordio = b"\x04\x03\x02\x01 and more bytes than any header has";
+        let asked: [&dyn Format; 4] = [&ArrayRecord, &FfRecord, &TfRecord, &Riegeli];
+        for asked in asked {
+            let text = opened_as(asked, "file", recordio);
+            let expected = format!("wrong format: expected {}, found recordio; ", asked.name());
+            assert!(text.starts_with(&expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_format_itself_stays_what_it_is() {
+        let cases: [(&dyn Format, &[u8]); 4] = [
+            (&RecordIo, b"\x04\x03\x02\x01"),
+            (&FfRecord, &[0; 100]),
+            (&ArrayRecord, b"no format has this at its beginning"),
+            (&TfRecord, b"no format has this at its beginning"),
+        ];
+        for (asked, bytes) in cases {
+            let text = opened_as(asked, "file.ffr", bytes);
+            assert!(!text.contains("wrong format"), "{}: {text}", asked.name());
         }
     }
 }

@@ -163,6 +163,9 @@ def _file_names(fname: Any) -> list[str]:
         names = [_name(path) for path in fname]
     elif os.path.isdir(name := _name(fname)):
         names = sorted(str(path) for path in Path(name).glob("*.ffr"))
+        if not names:
+            few = [os.path.join(name, inside) for inside in sorted(os.listdir(name))[:16]]
+            raise AssertionError(f"At least one .ffr file as input{_of_another_format(few)}")
     else:
         names = [name]
     if not names:
@@ -173,8 +176,21 @@ def _file_names(fname: Any) -> list[str]:
         if not os.path.isfile(name):
             raise AssertionError(f"{name} is not a file")
         if os.path.splitext(name)[1] != ".ffr":
-            raise AssertionError(f"{name} does not end with .ffr")
+            raise AssertionError(f"{name} does not end with .ffr{_of_another_format([name])}")
     return names
+
+
+def _of_another_format(paths: list[str]) -> str:
+    """A second line for an error about paths: the format of the first file that is of another one."""
+    for path in filter(os.path.isfile, paths):
+        try:
+            anyrecord.open(path, format="ffrecord", checksums=False).close()
+        except anyrecord.FormatError as error:
+            if error.expected == "ffrecord":
+                return f"\n{error}"
+        except (anyrecord.RecordError, OSError):
+            pass  # the first line is true without it
+    return ""
 
 
 def _name(path: Any) -> str:

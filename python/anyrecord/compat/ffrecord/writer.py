@@ -25,7 +25,7 @@ class FileWriter:
 
     The file appears, or replaces an older one, at `close()`. Closing with fewer samples is a `RuntimeError` and leaves
     the writer open. A writer that is dropped when it has all samples is closed; dropped with fewer, it publishes
-    nothing and gives a `ResourceWarning`.
+    nothing and gives a `RuntimeWarning`.
 
     >>> from anyrecord.compat.ffrecord import FileWriter
     >>> writer = FileWriter("doc.ffr", 2)
@@ -38,9 +38,9 @@ class FileWriter:
     """
 
     def __init__(self, fname: StrPath, n: SupportsIndex) -> None:
-        path = os.fspath(fname)
+        path = os.fspath(fname) if isinstance(fname, str | os.PathLike) else fname
         if not isinstance(path, str) or os.path.splitext(path)[1] != ".ffr":
-            raise AssertionError(f"{path!r} does not end with .ffr")
+            raise AssertionError(f"fname must be a path that ends with .ffr, not {path!r}")
         self._n = operator.index(n)
         if not 0 <= self._n <= (1 << 62) // _ENTRY_BYTES:
             raise ValueError(f"the number of samples cannot be {self._n}")
@@ -112,7 +112,8 @@ def _finish(writer: anyrecord.Writer, n: int, path: str, pid: int) -> None:
         return
     writer.discard()
     warnings.warn(
-        f"a FileWriter of {path} was dropped with {writer.num_records} of {n} samples; nothing was published",
-        ResourceWarning,
+        f"a FileWriter of {path} was dropped with {writer.num_records} of {n} samples, and nothing was published; "
+        "write all of them and call close()",
+        RuntimeWarning,  # which is shown by default
         stacklevel=2,
     )

@@ -16,6 +16,7 @@ this raises or does what was meant; `docs/compat-recordio.md` lists each differe
 `anyrecord` itself.
 """
 
+from anyrecord.compat.recordio import recordio as recordio
 from anyrecord.compat.recordio.filelist import FileList
 from anyrecord.compat.recordio.index import Index, load_index
 from anyrecord.compat.recordio.readahead import FileListScanner

@@ -122,7 +122,7 @@ def load_index(file: BinaryIO) -> Index:
     try:
         records = records_of(file)
     except anyrecord.RecordError as error:
-        is_other = str(error).startswith("no RecordIO chunk")
+        is_other = str(error).startswith(("no RecordIO chunk", "wrong format"))
         raise runtime_error("Failed to parse magic number" if is_other else "Failed to load index", error) from error
     except OSError as error:
         raise runtime_error("Failed to load index", error) from error

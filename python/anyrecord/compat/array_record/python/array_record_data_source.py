@@ -26,6 +26,7 @@ from anyrecord.compat.array_record._failures import FAILURES, KeyRangeError, Key
 from anyrecord.compat.array_record._files import Instruction, open_all, open_one
 from anyrecord.compat.array_record._options import reader_options as parse_reader_options
 from anyrecord.compat.array_record._sources import Readable, open_source, opening
+from anyrecord.compat.array_record.python import array_record_module as array_record_module  # the original has it here
 
 __all__ = ["ArrayRecordDataSource", "ArrayRecordDataSourcePaths", "FileInstruction", "PathLikeOrFileInstruction"]
 

@@ -6,8 +6,9 @@ sets, too, and read a batch at a time.
 
 try:
     import torch as _torch  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("anyrecord.compat.ffrecord.torch needs PyTorch: pip install torch") from error
+except ImportError as error:
+    text = "anyrecord.compat.ffrecord.torch needs PyTorch: pip install torch"
+    raise ModuleNotFoundError(text, name="torch") from error
 
 from anyrecord.compat.ffrecord.torch.dataloader import DataLoader
 from anyrecord.compat.ffrecord.torch.dataset import ConcatDataset, Dataset, ReaderRegistry, Subset

@@ -14,7 +14,9 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader(torch.utils.data.DataLoader):
-    """PyTorch's `DataLoader`, with all of its arguments, and `set_step`.
+    """PyTorch's `DataLoader` with `set_step`, and with positional arguments in the order that ffrecord has.
+
+    What else PyTorch's takes (`multiprocessing_context`, `in_order` and so on) is given by keyword.
 
     A `Dataset` of this package is asked for a whole batch at a time: PyTorch does that by itself for data sets with
     `__getitems__`. Steps are skipped where the indices come from, so nothing of them is read.
@@ -39,7 +41,7 @@ class DataLoader(torch.utils.data.DataLoader):
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool | None = None,
+        shuffle: bool = False,
         sampler: Any = None,
         batch_sampler: Any = None,
         num_workers: int = 0,
@@ -48,10 +50,9 @@ class DataLoader(torch.utils.data.DataLoader):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
-        generator: Any = None,
+        generator: Any = None,  # PyTorch has multiprocessing_context in this place
         *,
-        prefetch_factor: int | None = None,
+        prefetch_factor: int | None = 2,
         persistent_workers: bool = False,
         skippable: bool = True,
         **options: Any,
@@ -72,7 +73,6 @@ class DataLoader(torch.utils.data.DataLoader):
             drop_last=drop_last,
             timeout=timeout,
             worker_init_fn=worker_init_fn,
-            multiprocessing_context=multiprocessing_context,
             generator=generator,
             prefetch_factor=prefetch_factor if num_workers else None,  # without workers PyTorch refuses any
             persistent_workers=persistent_workers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
 from typing import Any, SupportsIndex
 
@@ -79,7 +79,7 @@ class Dataset(torch.utils.data.Dataset, ReaderRegistry):
         """A batch, as PyTorch asks for it."""
         return self[indices]
 
-    def process(self, indices: Sequence[int], data: list[Any]) -> Any:
+    def process(self, indices: Any, data: list[Any]) -> Any:
         """Makes samples of the bytes of a batch."""
         raise NotImplementedError("define process(self, indices, data) in your data set")
 
@@ -123,7 +123,12 @@ class ConcatDataset(Dataset):
         for dataset in self.datasets:
             if not isinstance(dataset, Dataset):
                 raise AssertionError(f"datasets should be ffrecord.torch.Dataset objects, not {type(dataset).__name__}")
-        self.cumulative_sizes = list(accumulate(map(len, self.datasets)))
+        self.cumulative_sizes = self.cumsum(self.datasets)
+
+    @staticmethod
+    def cumsum(sequence: Iterable[Sized]) -> list[int]:
+        """Where each data set ends, if they stand one after the other."""
+        return list(accumulate(map(len, sequence)))
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]

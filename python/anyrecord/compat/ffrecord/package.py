@@ -81,17 +81,17 @@ class PackedFolder:
         """How many files there are."""
         return self.reader.n - 1
 
-    def read_one(self, path: StrPath) -> Sample:
+    def read_one(self, fname: StrPath) -> Sample:
         """The contents of a file."""
-        return self.reader.read_one(self._index(path))
+        return self.reader.read_one(self._index(fname))
 
-    def read(self, paths: Any) -> Any:
-        """The contents of many files with one batched read; of one file, where `paths` is a path."""
-        if isinstance(paths, str | os.PathLike):
-            return self.read_one(paths)
-        if not isinstance(paths, list | tuple):
-            raise AssertionError("paths must be a list or a tuple")
-        return self.reader.read([self._index(path) for path in paths])
+    def read(self, fnames: Any) -> Any:
+        """The contents of many files with one batched read; of one file, where `fnames` is a path."""
+        if isinstance(fnames, str | os.PathLike):
+            return self.read_one(fnames)
+        if not isinstance(fnames, list | tuple):
+            raise AssertionError("fnames must be a list or a tuple")
+        return self.reader.read([self._index(fname) for fname in fnames])
 
     def list(
         self, path: StrPath | None = None, list_file: bool = True, list_dir: bool = True, recursive: bool = False

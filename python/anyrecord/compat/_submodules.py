@@ -1,0 +1,29 @@
+"""Submodules that can be used as soon as their package is imported, and are imported themselves when they are."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+__all__ = ["imported_when_used"]
+
+
+def imported_when_used(package: str, *submodules: str) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package with these submodules.
+
+    >>> __getattr__, __dir__ = imported_when_used("anyrecord.compat.array_record.python", "array_record_module")
+    >>> __getattr__("array_record_module").ArrayRecordReader.__name__
+    'ArrayRecordReader'
+    """
+
+    def get(name: str) -> ModuleType:
+        if name in submodules:
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *submodules})
+
+    return get, names
