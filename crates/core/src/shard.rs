@@ -28,6 +28,8 @@ pub struct Source {
     pub is_packed: bool,
     /// Whether what is read is verified by checksums.
     pub is_verified: bool,
+    /// Whether its bytes can be looked at in place: what [`Storage::mapped`] says, at hand.
+    pub is_mapped: bool,
 }
 
 impl Source {
@@ -63,7 +65,8 @@ impl Source {
             error.in_file(storage.name())
         })?;
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
-        Ok(Source { opened, format, table, is_packed, is_verified: options.checksums })
+        let (is_verified, is_mapped) = (options.checksums, storage.mapped().is_some());
+        Ok(Source { opened, format, table, is_packed, is_verified, is_mapped })
     }
 
     /// The bytes.
