@@ -369,16 +369,16 @@ enum By {
 fn fill(plan: &Plan<'_>, out: &mut [u8], by: By) -> Result<()> {
     let source = plan.source;
     match &plan.place {
-        Place::Stored(Way::Direct(range)) => {
-            match borrow(source, range.start, out.len(), by)? {
-                Some(borrowed) => borrowed.with(|bytes| {
-                    out.copy_from_slice(bytes);
-                    Ok(())
-                })?,
-                None => source.storage.read_at(range.start, out)?,
+        Place::Stored(Way::Direct(range)) => match borrow(source, range.start, out.len(), by)? {
+            Some(borrowed) => borrowed.with(|bytes| {
+                out.copy_from_slice(bytes);
+                source.table.check(plan.record, out)
+            }),
+            None => {
+                source.storage.read_at(range.start, out)?;
+                source.table.check(plan.record, out)
             }
-            source.table.check(plan.record, out)
-        }
+        },
         Place::Stored(Way::Alone(chunk, _)) => {
             with_stored(source, chunk, by, |stored| source.table.decode_into(chunk, stored, out))
         }
@@ -394,7 +394,12 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By) -> Result<()> {
 }
 
 /// Calls `act` with the stored bytes of a chunk: in place where they are in memory, else read into scratch space.
-fn with_stored<T>(source: &Source, chunk: &Chunk, by: By, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+fn with_stored<T>(
+    source: &Source,
+    chunk: &Chunk,
+    by: By,
+    mut act: impl FnMut(&[u8]) -> Result<T>,
+) -> Result<T> {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }

@@ -51,7 +51,7 @@ impl Reader {
             }
             Place::Stored(Way::Among(..)) | Place::Kept(_) => return Ok(None),
         };
-        if !storage.export() {
+        if !storage.export(range.clone()) {
             return Ok(None);
         }
         let export = Export { shard: self.shards[plan.shard].clone(), range };

@@ -9,13 +9,14 @@ use super::direct::{self, Direct};
 use super::handles::{Handle, Handles};
 #[cfg(target_os = "linux")]
 use super::map::{Map, State};
+#[cfg(target_os = "linux")]
+use super::sigbus;
 use super::{Borrowed, ReadOp, Storage};
 use crate::bytes;
 use crate::error::{Error, Result};
 #[cfg(target_os = "linux")]
 use crate::prefetch;
 use crate::process;
-use arc_swap::Guard;
 use std::fs::Metadata;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -159,22 +160,40 @@ impl<'a> MappedRange<'a> {
         self.bytes
     }
 
-    /// An error if the file was cut under the map.
+    /// Whether what was made of the bytes is to be believed. If not, [`read`](Self::read) has the right ones, or says
+    /// what is wrong. `is_ok`: they made sense.
     #[inline]
-    pub fn intact(&self) -> Result<()> {
+    pub fn is_intact(&self, is_ok: bool) -> Result<bool> {
         if !self.file.is_checked {
             // A file that is cut inside a page reads as zeros from there to the end of the page, with no signal. A
             // checksum sees that. Without one, a look at the last byte finds every cut but those in the last page,
             // and only who reads from that one has to ask for the size.
             self.map.touch_end();
-            if self.at + self.bytes.len() > self.map.last_page() {
-                self.file.unchanged()?;
+        }
+        match self.map.state_after_reading() {
+            State::Intact => {
+                Ok(is_ok && (self.file.is_checked || !self.is_in_last_page()) || self.is_unchanged())
+            }
+            State::Faulted => Ok(false),
+            State::Retired => {
+                Err(Error::closed("these records were closed meanwhile").hint("open them again"))
             }
         }
-        match self.map.state() {
-            State::Intact => Ok(()),
-            state => Err(self.file.unreadable(self.map, state, self.at as u64)),
-        }
+    }
+
+    fn is_in_last_page(&self) -> bool {
+        self.at + self.bytes.len() > self.map.last_page()
+    }
+
+    #[cold]
+    fn is_unchanged(&self) -> bool {
+        self.file.unchanged().is_ok()
+    }
+
+    /// The same range, by a positional read.
+    #[cold]
+    pub fn read(&self) -> Result<Vec<u8>> {
+        super::read_vec(self.file, "range", self.at as u64, self.bytes.len() as u64)
     }
 }
 
@@ -236,20 +255,16 @@ impl LocalFile {
         })
     }
 
-    #[cfg(target_os = "linux")]
-    #[cold]
-    fn unreadable(&self, map: &Map, state: State, at: u64) -> Error {
-        match state {
-            State::Retired => Error::closed("these records were closed meanwhile").hint("open them again"),
-            _ => map.broken().in_file(&self.name).at(at),
+    /// Calls `act` with the open file, which is opened again if it was closed meanwhile.
+    fn with_file<T>(&self, act: impl FnOnce(&OpenFile) -> Result<T>) -> Result<T> {
+        match self.handle.get().as_deref() {
+            Some(file) if file.is_right(&self.identity) => act(file),
+            _ => act(&*self.open_again()?),
         }
     }
 
-    fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
-        let file = self.handle.get();
-        if file.as_ref().is_some_and(|file| file.is_right(&self.identity)) {
-            return Ok(file);
-        }
+    #[cold]
+    fn open_again(&self) -> Result<Arc<OpenFile>> {
         let (file, metadata) = open(&self.path, &self.name)?;
         let found = Identity::of(&metadata);
         if found != self.identity {
@@ -261,7 +276,7 @@ impl LocalFile {
         }
         let file = Arc::new(OpenFile::new(file, self.io));
         self.handles.admit(&self.handle, file.clone());
-        Ok(Guard::from_inner(Some(file)))
+        Ok(file)
     }
 
     fn ends_early(&self, position: u64) -> Error {
@@ -331,47 +346,50 @@ impl Storage for LocalFile {
         if out.is_empty() {
             return Ok(());
         }
-        let opened = self.file()?;
-        #[cfg(target_os = "linux")]
-        if let Some(file @ OpenFile { direct: Some(direct), .. }) = opened.as_deref() {
-            return self.read_direct(file, *direct, &mut [ReadOp { at, out }]);
-        }
-        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(()) };
-        let mut done = 0;
-        while done < out.len() {
-            let position = at + done as u64;
-            match read_some(file, &mut out[done..], position) {
-                Ok(0) => return Err(self.ends_early(position)),
-                Ok(n) => done += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.failed(position, e)),
+        self.with_file(|opened| {
+            #[cfg(target_os = "linux")]
+            if let Some(direct) = opened.direct {
+                return self.read_direct(opened, direct, &mut [ReadOp { at, out }]);
             }
-        }
-        Ok(())
+            let mut done = 0;
+            while done < out.len() {
+                let position = at + done as u64;
+                match read_some(&opened.file, &mut out[done..], position) {
+                    Ok(0) => return Err(self.ends_early(position)),
+                    Ok(n) => done += n,
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(self.failed(position, e)),
+                }
+            }
+            Ok(())
+        })
     }
 
     #[cfg(unix)]
     fn read_many(&self, ops: &mut [ReadOp<'_>]) -> Result<()> {
-        #[cfg(target_os = "linux")]
-        if let Some(file @ OpenFile { direct: Some(direct), .. }) = self.file()?.as_deref() {
-            return self.read_direct(file, *direct, ops);
-        }
-        // Records that lie one behind the other, as they do when a file is read in order, come in one system call
-        // and still go straight to their places.
-        #[cfg(target_os = "linux")]
-        let mut cold = super::cold::Cold::default();
-        let mut rest = ops;
-        while !rest.is_empty() {
-            let count = neighbours(rest);
+        self.with_file(|opened| {
             #[cfg(target_os = "linux")]
-            let done = self.read_run(rest, |file, rest| cold.read(file, rest, count))?;
-            #[cfg(not(target_os = "linux"))]
-            let done = self.read_run(rest, |file, rest| read_neighbours(file, &mut rest[..count]))?;
-            let (run, behind) = rest.split_at_mut(count);
-            self.finish_run(run, done)?;
-            rest = behind;
-        }
-        Ok(())
+            if let Some(direct) = opened.direct {
+                return self.read_direct(opened, direct, ops);
+            }
+            // Records that lie one behind the other, as they do when a file is read in order, come in one system call
+            // and still go straight to their places.
+            #[cfg(target_os = "linux")]
+            let mut cold = super::cold::Cold::default();
+            let mut rest = ops;
+            while let Some(first) = rest.first().map(|op| op.at) {
+                let count = neighbours(rest);
+                #[cfg(target_os = "linux")]
+                let done = cold.read(&opened.file, rest, count);
+                #[cfg(not(target_os = "linux"))]
+                let done = read_neighbours(&opened.file, &mut rest[..count]);
+                let done = done.map_err(|error| self.failed(first, error.into()))?;
+                let (run, behind) = rest.split_at_mut(count);
+                self.finish_run(run, done)?;
+                rest = behind;
+            }
+            Ok(())
+        })
     }
 
     #[cfg(target_os = "linux")]
@@ -383,13 +401,11 @@ impl Storage for LocalFile {
             bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
             return Ok(None);
         };
-        look_after_the_guard();
-        match map.state() {
-            State::Intact => Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes }))),
-            // Given back by one of several who share it: the others go on without.
-            State::Retired => Ok(None),
-            State::Broken => Err(self.unreadable(map, State::Broken, at)),
+        // A map that had a fault, or was closed by one of several who share it: positional reads go on.
+        if map.state() != State::Intact || !sigbus::protects_this_thread() {
+            return Ok(None);
         }
+        Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes })))
     }
 
     fn release(&self) {
@@ -416,7 +432,8 @@ impl Storage for LocalFile {
         let found = match opened {
             Some(opened) => opened.file.metadata(),
             // Of a map whose descriptor was closed, only the path is left to ask. Another file there says nothing.
-            None if self.is_mapped() => std::fs::metadata(&self.path),
+            #[cfg(target_os = "linux")]
+            None if self.map.is_some() => std::fs::metadata(&self.path),
             None => return Ok(()),
         };
         let size = match found {
@@ -435,12 +452,14 @@ impl Storage for LocalFile {
 
     #[cfg(target_os = "linux")]
     fn is_mapped(&self) -> bool {
-        self.map.as_ref().is_some_and(|map| map.state() != State::Retired)
+        self.map.as_ref().is_some_and(|map| map.state() == State::Intact)
     }
 
     #[cfg(target_os = "linux")]
-    fn export(&self) -> bool {
-        self.map.as_ref().is_some_and(Map::export)
+    fn export(&self, range: Range<u64>) -> bool {
+        let Some(map) = self.map.as_ref().filter(|_| sigbus::protects_this_thread()) else { return false };
+        // A file that was cut inside its last page shows only in its size.
+        (range.end <= map.last_page() as u64 || self.unchanged().is_ok()) && map.export()
     }
 
     #[cfg(target_os = "linux")]
@@ -479,21 +498,6 @@ impl Storage for LocalFile {
     }
 }
 
-/// Frameworks may install a handler of their own after ours, so it is looked after again: at the first read of each
-/// thread, and once in a while. A look at every read would cost as much as the read.
-#[cfg(target_os = "linux")]
-fn look_after_the_guard() {
-    const EVERY: u32 = 1024;
-    thread_local! {
-        static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-    }
-    let reads = READS.get();
-    READS.set(reads.wrapping_add(1));
-    if reads.is_multiple_of(EVERY) {
-        super::map::ensure_guard();
-    }
-}
-
 /// How many of the first ranges lie one behind the other: at least 1, at most what one call takes.
 #[cfg(unix)]
 pub(super) fn neighbours(ops: &[ReadOp<'_>]) -> usize {
@@ -505,17 +509,6 @@ pub(super) fn neighbours(ops: &[ReadOp<'_>]) -> usize {
 
 #[cfg(unix)]
 impl LocalFile {
-    /// Begins to read the first ranges by `read`, which says how many bytes came.
-    fn read_run(
-        &self,
-        ops: &mut [ReadOp<'_>],
-        read: impl FnOnce(&std::fs::File, &mut [ReadOp<'_>]) -> rustix::io::Result<usize>,
-    ) -> Result<usize> {
-        let (opened, at) = (self.file()?, ops[0].at);
-        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else { return Ok(0) };
-        read(file, ops).map_err(|error| self.failed(at, error.into()))
-    }
-
     /// Reads what one call left undone, range by range.
     fn finish_run(&self, run: &mut [ReadOp<'_>], mut done: usize) -> Result<()> {
         for op in run {

@@ -6,10 +6,12 @@
 //! | `direct` | reading past the page cache (Linux) |
 //! | [`file`] | a local file: mapped where that is safe, else positional reads |
 //! | [`handles`] | the bound on how many descriptors are open |
-//! | `map` | a mapped file and its guard (Linux) |
+//! | `map` | a memory map of a file (Linux) |
+//! | `map_registry` | the address ranges of all memory maps (Linux) |
 //! | [`memory`] | bytes that are already in memory |
 //! | [`output`] | what a writer writes to: streams, patches |
 //! | [`publish`] | the one helper that makes a file appear whole or not at all |
+//! | `sigbus` | the signal handler that makes memory maps safe (Linux) |
 //! | [`skim`] | reading headers and skipping what lies between them |
 //! | `uring` | many reads in flight at once (Linux) |
 //! | [`window`] | reading from front to back in large pieces |
@@ -25,9 +27,13 @@ pub mod file;
 pub mod handles;
 #[cfg(target_os = "linux")]
 pub mod map;
+#[cfg(target_os = "linux")]
+mod map_registry;
 pub mod memory;
 pub mod output;
 pub mod publish;
+#[cfg(target_os = "linux")]
+mod sigbus;
 pub mod skim;
 #[cfg(target_os = "linux")]
 pub mod uring;
@@ -93,9 +99,9 @@ pub trait Storage: Send + Sync {
     /// Gives descriptors and maps back.
     fn release(&self) {}
 
-    /// Keeps what can be borrowed in place until [`unexport`](Self::unexport), for somebody who looks at it without
-    /// checks. False: there is nothing to keep.
-    fn export(&self) -> bool {
+    /// Keeps what can be borrowed in place until [`unexport`](Self::unexport), for somebody who looks at a range of it
+    /// without checks. False: there is nothing to keep, or the file was truncated.
+    fn export(&self, _range: Range<u64>) -> bool {
         false
     }
 
@@ -124,8 +130,8 @@ pub trait Storage: Send + Sync {
     fn prefetch(&self, _range: Range<u64>) {}
 }
 
-/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if
-/// [`intact`](Self::intact) says so afterwards.
+/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if it was done by
+/// [`with`](Self::with).
 pub enum Borrowed<'a> {
     /// In memory, where nobody changes them.
     Memory(&'a [u8]),
@@ -135,7 +141,7 @@ pub enum Borrowed<'a> {
 }
 
 impl Borrowed<'_> {
-    /// The bytes.
+    /// The bytes, unverified.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -145,23 +151,18 @@ impl Borrowed<'_> {
         }
     }
 
-    /// An error if the bytes that were seen are not those of the file.
+    /// The result of `act` on the bytes. If the mapped file was truncated or failed meanwhile, `act` is called again,
+    /// with what a positional read gives.
     #[inline]
-    pub fn intact(&self) -> Result<()> {
+    pub fn with<T>(&self, mut act: impl FnMut(&[u8]) -> Result<T>) -> Result<T> {
         match self {
-            Borrowed::Memory(_) => Ok(()),
+            Borrowed::Memory(bytes) => act(bytes),
             #[cfg(target_os = "linux")]
-            Borrowed::Mapped(range) => range.intact(),
+            Borrowed::Mapped(range) => {
+                let result = act(range.bytes());
+                if range.is_intact(result.is_ok())? { result } else { act(&range.read()?) }
+            }
         }
-    }
-
-    /// The result of `act` on the bytes, unless they were not intact: then that is the error, whatever `act` made
-    /// of them.
-    #[inline]
-    pub fn with<T>(&self, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        let result = act(self.bytes());
-        self.intact()?;
-        result
     }
 }
 
