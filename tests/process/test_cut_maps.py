@@ -93,7 +93,7 @@ def test_without_checksums_a_cut_near_the_end_is_seen_by_who_reads_there(
     outcomes = {}
     for io in ("plain", "map"):
         path = write(tmp_path / f"{io}{suffix}", range(RECORDS))
-        records = anyrecord.open(path, io=io, checksums=False, cache_bytes=0)  # type: ignore[arg-type]
+        records = anyrecord.open(path, io=io, checksums=False, cache_bytes=0)
         in_place = [bytes(records.buffer(index)) for index in range(RECORDS)]
         assert in_place == [expected(index) for index in range(RECORDS)]
         os.truncate(path, path.stat().st_size - shorter)

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::ReadOptions;
+use crate::parallel::start_helpers;
 use crate::shard::{RecordRange, Shard};
 use crate::storage::handles::Handles;
 use std::path::PathBuf;
@@ -55,7 +56,7 @@ pub fn open_files(
         (opened, None)
     };
     let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..OPENERS.min(files.len())).map(|_| scope.spawn(|| work(None))).collect();
+        let others = start_helpers(scope, OPENERS.min(files.len()) - 1, || work(None));
         let (mut all, interrupt) = work(Some(interrupted));
         for other in others {
             match other.join() {

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// How often the calling thread listens while only the others have work.
@@ -32,8 +33,8 @@ pub fn each_in_parallel<T: Sync>(
     };
     let stopped = || if stop.load(Relaxed) { Err(Error::closed("stopped")) } else { Ok(()) };
     std::thread::scope(|scope| {
-        let others: Vec<_> =
-            (1..threads.min(items.len())).map(|_| scope.spawn(|| work(&mut || stopped()))).collect();
+        let others =
+            start_helpers(scope, threads.min(items.len()).saturating_sub(1), || work(&mut || stopped()));
         let mut result = work(step);
         while others.iter().any(|other| !other.is_finished()) {
             std::thread::park_timeout(LISTEN);
@@ -54,6 +55,41 @@ pub fn each_in_parallel<T: Sync>(
     })
 }
 
+/// Starts threads that help the calling one: up to `count`, and fewer if the system gives no more.
+pub fn start_helpers<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    count: usize,
+    work: impl Fn() -> T + Copy + Send + 'scope,
+) -> Vec<ScopedJoinHandle<'scope, T>> {
+    (0..count).map_while(|_| start_helper(scope, work).ok()).collect()
+}
+
+fn start_helper<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+    #[cfg(test)]
+    if REFUSED.get() {
+        return Err(std::io::ErrorKind::WouldBlock.into());
+    }
+    std::thread::Builder::new().spawn_scoped(scope, work)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// As where the system gives no more threads.
+    static REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Calls `act` in a thread that gets no helpers.
+#[cfg(test)]
+pub fn without_helpers<T>(act: impl FnOnce() -> T) -> T {
+    REFUSED.set(true);
+    let result = act();
+    REFUSED.set(false);
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,7 +103,8 @@ mod tests {
                 step()
             };
             each_in_parallel(&seen, threads, &mut || Ok(()), act).unwrap();
-            assert!(seen.iter().all(|n| n.load(Relaxed) == 1));
+            without_helpers(|| each_in_parallel(&seen, threads, &mut || Ok(()), act).unwrap());
+            assert!(seen.iter().all(|n| n.load(Relaxed) == 2));
         }
     }
 

@@ -106,11 +106,18 @@ fn ticks() -> u64 {
     // SAFETY: every processor of this kind has the instruction.
     return unsafe { std::arch::x86_64::_rdtsc() };
     #[cfg(not(target_arch = "x86_64"))]
-    {
-        use std::time::Instant;
-        static BEGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
-        BEGIN.elapsed().as_nanos() as u64 * 3
+    return ticks_of_the_clock();
+}
+
+/// Where the processor has no such counter that we can read. Ticks of different threads cannot be compared.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn ticks_of_the_clock() -> u64 {
+    use std::time::Instant;
+    thread_local! {
+        /// Of each thread, so that no lock guards its initialisation: a fork in the middle of that would hang the child.
+        static BEGIN: Instant = Instant::now();
     }
+    BEGIN.with(|begin| begin.elapsed().as_nanos() as u64 * 3)
 }
 
 #[cfg(test)]
@@ -127,6 +134,13 @@ mod tests {
         assert!(!warmth.is_warm());
         (0..SUSPECT).for_each(|_| warmth.learn(1, 1 << 30, || ()));
         assert!(warmth.is_warm());
+    }
+
+    #[test]
+    fn the_clock_ticks_three_times_a_nanosecond() {
+        let (ticks, start) = (ticks_of_the_clock(), std::time::Instant::now());
+        while start.elapsed().as_micros() < 100 {}
+        assert!(ticks_of_the_clock() - ticks >= 300_000);
     }
 
     #[cfg(target_os = "linux")]

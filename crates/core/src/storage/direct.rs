@@ -6,14 +6,12 @@
 //! hands of a few threads.
 
 use super::ReadOp;
+use super::page_memory::Memory;
 use super::uring::{self, DEPTH, Read, Reads};
-use crate::process;
+use crate::parallel::start_helpers;
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
-use std::cell::Cell;
 use std::fs::File;
-use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 /// The most that is read at once: a disk streams with pieces of this size, and a few of them fill its queue.
@@ -46,6 +44,13 @@ pub enum Failure {
     Refused(u64, Errno),
 }
 
+/// What became of reads that were meant for a queue.
+enum Queued {
+    Done,
+    /// There is no queue here, and nothing was read.
+    NoQueue,
+}
+
 impl Direct {
     /// Switches an open file over. None: its file system has no such reads, and nothing was changed.
     pub fn switch(file: &File) -> Option<Direct> {
@@ -73,30 +78,40 @@ impl Direct {
 
     /// Fills all ranges. Returns with nothing in flight.
     pub fn read_many(self, file: &File, ops: &mut [ReadOp<'_>]) -> Result<(), Failure> {
-        self.read(file, ops, true).unwrap_or_else(|| self.read_in_threads(file, ops))
+        // A queue pays from two reads on.
+        let through_queue = |work: &mut Work<'_, '_, '_>| match work.pieces.len() {
+            1 => work.one_by_one().map(|()| Queued::Done),
+            _ => uring::read(file, work).map_or(Ok(Queued::NoQueue), |done| done.map(|()| Queued::Done)),
+        };
+        match self.read(file, ops, Queued::Done, through_queue)? {
+            Queued::Done => Ok(()),
+            Queued::NoQueue => self.read_in_threads(file, ops),
+        }
     }
 
-    /// Fills all ranges in this thread. None: a queue is wanted and would help, but there is none.
-    fn read(self, file: &File, ops: &mut [ReadOp<'_>], is_queue_wanted: bool) -> Option<Result<(), Failure>> {
+    /// Lets `by` read all pieces of the ranges; `nothing`: what to say if there are none.
+    fn read<T>(
+        self,
+        file: &File,
+        ops: &mut [ReadOp<'_>],
+        nothing: T,
+        by: impl FnOnce(&mut Work<'_, '_, '_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let mut order: Vec<usize> = (0..ops.len()).filter(|&i| !ops[i].out.is_empty()).collect();
         if !order.is_sorted_by_key(|&i| ops[i].at) {
             order.sort_unstable_by_key(|&i| ops[i].at);
         }
         let pieces = self.pieces(ops, &order);
-        let Some(largest) = pieces.iter().map(|piece| piece.length).max() else { return Some(Ok(())) };
+        let Some(largest) = pieces.iter().map(|piece| piece.length).max() else { return Ok(nothing) };
         // Pages of their own for each piece.
         let slot = largest.next_multiple_of(rustix::param::page_size());
         let slots = (MEMORY / slot).clamp(1, DEPTH).min(pieces.len());
         let Some(mut memory) = Memory::take(slots * slot) else {
-            return Some(Err(Failure::Refused(pieces[0].at, Errno::NOMEM)));
+            return Err(Failure::Refused(pieces[0].at, Errno::NOMEM));
         };
         let free = memory.bytes().chunks_exact_mut(slot).take(slots).collect();
         let mut work = Work { block: self.block, file, ops, order: &order, pieces: &pieces, begun: 0, free };
-        // A queue pays from two reads on.
-        let result = match is_queue_wanted && pieces.len() > 1 {
-            true => uring::read(file, &mut work),
-            false => Some(work.one_by_one()),
-        };
+        let result = by(&mut work);
         memory.give_back();
         result
     }
@@ -110,7 +125,7 @@ impl Direct {
         let take = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
         let work = || {
             while let Some(share) = take() {
-                let result = self.read(file, share, false).unwrap_or(Ok(()));
+                let result = self.read(file, share, (), |work| work.one_by_one());
                 if result.is_err() {
                     // Nobody begins another one.
                     while take().is_some() {}
@@ -120,9 +135,7 @@ impl Direct {
             Ok(())
         };
         std::thread::scope(|scope| {
-            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            // One that the system does not let us start does not help.
-            let others: Vec<_> = (1..threads).map_while(start).collect();
+            let others = start_helpers(scope, threads.saturating_sub(1), work);
             let own = work();
             others.into_iter().fold(own, |result, other| match other.join() {
                 Ok(others) => result.and(others),
@@ -276,68 +289,11 @@ impl<'m> Reads<'m> for Work<'_, '_, 'm> {
     }
 }
 
-/// Memory that begins at a page, kept by its thread for the next read.
-struct Memory {
-    begin: NonNull<u8>,
-    length: usize,
-    generation: u64,
-}
-
-thread_local! {
-    /// Taken out while it is used.
-    static MEMORY_KEPT: Cell<Option<Memory>> = const { Cell::new(None) };
-}
-
-impl Memory {
-    /// At least so many bytes.
-    fn take(length: usize) -> Option<Memory> {
-        let kept = MEMORY_KEPT.try_with(Cell::take).ok().flatten();
-        let fits = |memory: &Memory| memory.generation == process::generation() && memory.length >= length;
-        match kept {
-            Some(memory) if fits(&memory) => Some(memory),
-            _ => Memory::new(length),
-        }
-    }
-
-    fn give_back(self) {
-        let _ = MEMORY_KEPT.try_with(|place| place.set(Some(self)));
-    }
-
-    fn new(length: usize) -> Option<Memory> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
-        let begin =
-            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) }.ok()?;
-        let begin = NonNull::new(begin.cast::<u8>())?;
-        let memory = Memory { begin, length, generation: process::generation() };
-        // A fork while a disk writes here must not make the pages shared: on older systems the bytes would then end
-        // up in the wrong copy. The child has no use for them.
-        // SAFETY: advice about our own mapping, which no child looks at (`take`, `drop`).
-        unsafe { rustix::mm::madvise(begin.as_ptr().cast(), length, Advice::LinuxDontFork) }.ok()?;
-        Some(memory)
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping covers `length` bytes, is ours alone and stays until `drop`; the system made it of
-        // zeros.
-        unsafe { std::slice::from_raw_parts_mut(self.begin.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // A forked child does not have it, and may have something else there.
-        if self.generation == process::generation() {
-            // SAFETY: nobody borrows from it any more, or it could not be dropped.
-            let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.length) };
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rustix::mm::{MapFlags, ProtFlags};
 
     fn content(length: usize) -> Vec<u8> {
         (0..length).map(|at| (at * 31 % 251) as u8).collect()
@@ -485,17 +441,5 @@ mod tests {
         let mut out = [0; 5];
         assert_eq!(rustix::io::pread(&file, &mut out, 7).unwrap(), 5);
         assert_eq!(&out, b"bytes");
-    }
-
-    #[test]
-    fn memory_of_another_process_is_neither_used_nor_freed() {
-        let mut memory = Memory::take(4096).unwrap();
-        let begin = memory.begin;
-        memory.generation = u64::MAX;
-        memory.give_back();
-        let own = Memory::take(4096).unwrap();
-        assert_ne!(own.begin, begin);
-        // SAFETY: it is there still, because it was leaked on purpose.
-        assert_eq!(unsafe { begin.as_ptr().read() }, 0);
     }
 }

@@ -10,6 +10,7 @@
 //! | `map_registry` | the address ranges of all memory maps (Linux) |
 //! | [`memory`] | bytes that are already in memory |
 //! | [`output`] | what a writer writes to: streams, patches |
+//! | `page_memory` | memory for reads past the page cache (Linux) |
 //! | [`publish`] | the one helper that makes a file appear whole or not at all |
 //! | `sigbus` | the signal handler that makes memory maps safe (Linux) |
 //! | [`skim`] | reading headers and skipping what lies between them |
@@ -31,6 +32,8 @@ pub mod map;
 mod map_registry;
 pub mod memory;
 pub mod output;
+#[cfg(target_os = "linux")]
+mod page_memory;
 pub mod publish;
 #[cfg(target_os = "linux")]
 mod sigbus;

@@ -27,8 +27,8 @@
 use super::map_registry::{REGISTRY, Registry};
 use std::cell::Cell;
 use std::sync::atomic::{
-    AtomicI32, AtomicPtr, AtomicUsize,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    AtomicPtr, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Release},
 };
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -270,13 +270,8 @@ fn pass_on(link: usize, cause: Cause, arguments: Arguments) {
         // The kernel does not let a fault be ignored.
         libc::SIG_IGN if !matches!(cause, Cause::Fault(_)) => {}
         libc::SIG_DFL | libc::SIG_IGN => take_the_default_action(cause),
-        _ => match Passing::enter() {
-            Some(passing) => {
-                call(link, previous, arguments);
-                passing.leave();
-            }
-            None => take_the_default_action(cause),
-        },
+        _ if arguments.1.is_null() || note_link(link, arguments.1) => call(link, previous, arguments),
+        _ => take_the_default_action(cause),
     }
 }
 
@@ -320,61 +315,21 @@ fn call(link: usize, previous: &libc::sigaction, (signal, info, context): Argume
     }
 }
 
-/// Threads that are inside a foreign handler, and how deep.
+/// Notes in the signal's information that it went through a link. False: it was there before.
 ///
-/// A foreign handler that was installed again after us may keep one of our links as what was before it, while that link
-/// keeps the foreign handler: a circle. It shows as more calls inside each other than there are links.
-struct Passing {
-    thread: AtomicI32,
-    /// The place on the stack of the innermost call. A handler may leave by `longjmp`; a call that comes later and is
-    /// not further down the stack is not inside.
-    frame: AtomicUsize,
-    depth: AtomicUsize,
-}
-
-static PASSING: [Passing; 64] =
-    [const { Passing { thread: AtomicI32::new(0), frame: AtomicUsize::new(0), depth: AtomicUsize::new(0) } };
-        64];
-
-/// One call of a foreign handler: to be left the way it was entered.
-struct Entered {
-    place: Option<&'static Passing>,
-    frame: usize,
-    depth: usize,
-}
-
-impl Passing {
-    /// None: we are going round in a circle.
-    fn enter() -> Option<Entered> {
-        // SAFETY: a system call without arguments.
-        let thread = unsafe { libc::gettid() };
-        let is_mine = |place: &&Passing| place.thread.load(Relaxed) == thread;
-        let claim = |place: &&Passing| place.thread.compare_exchange(0, thread, AcqRel, Relaxed).is_ok();
-        let Some(place) = PASSING.iter().find(is_mine).or_else(|| PASSING.iter().find(claim)) else {
-            // More threads than places: not counted.
-            return Some(Entered { place: None, frame: 0, depth: 0 });
-        };
-        let here = std::ptr::from_ref(&thread) as usize;
-        let (mut frame, mut depth) = (place.frame.load(Relaxed), place.depth.load(Relaxed));
-        if here >= frame {
-            (frame, depth) = (0, 0);
-        }
-        if depth >= LINKS {
-            return None;
-        }
-        place.frame.store(here, Relaxed);
-        place.depth.store(depth + 1, Relaxed);
-        Some(Entered { place: Some(place), frame, depth })
-    }
-}
-
-impl Entered {
-    fn leave(self) {
-        let Some(place) = self.place else { return };
-        place.frame.store(self.frame, Relaxed);
-        place.depth.store(self.depth, Relaxed);
-        if self.depth == 0 {
-            place.thread.store(0, Release);
-        }
+/// A library that looks after its handler as we do keeps one of our links as what was before it, while that link keeps
+/// its handler: a circle. The note goes with the signal and not with the thread, because a handler may also leave by
+/// `longjmp`.
+fn note_link(link: usize, info: *mut libc::siginfo_t) -> bool {
+    /// The kernel fills the first half and clears the rest, which has no other use.
+    const NOTE_AT: usize = size_of::<libc::siginfo_t>() - size_of::<u64>();
+    const NOTE: u64 = 0x616e_7972_6563 << 16;
+    let (note, bit) = (info.wrapping_byte_add(NOTE_AT).cast::<u64>(), 1 << link);
+    // SAFETY: inside the structure that the kernel put on the stack for us.
+    unsafe {
+        let found = note.read_unaligned();
+        let links = if found & !0xFFFF == NOTE { found & 0xFFFF } else { 0 };
+        note.write_unaligned(NOTE | links | bit);
+        links & bit == 0
     }
 }
