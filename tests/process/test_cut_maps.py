@@ -90,20 +90,27 @@ def test_without_checksums_a_cut_near_the_end_is_seen_by_who_reads_there(
     tmp_path: Path, suffix: str, shorter: int
 ) -> None:
     """A page that is cut inside reads as zeros from there on, and no signal comes."""
-    path = write(tmp_path / f"data{suffix}", range(RECORDS))
-    records = anyrecord.open(path, io="map", checksums=False, cache_bytes=0)
-    size = path.stat().st_size
-    in_place = [bytes(records.buffer(index)) for index in range(RECORDS)]
-    assert in_place == [expected(index) for index in range(RECORDS)]
-    os.truncate(path, size - shorter)
-    failed = 0
-    for index in range(RECORDS):
-        try:
-            assert records[index] == expected(index)
-        except TruncatedError:
-            failed += 1
+    outcomes = {}
+    for io in ("plain", "map"):
+        path = write(tmp_path / f"{io}{suffix}", range(RECORDS))
+        records = anyrecord.open(path, io=io, checksums=False, cache_bytes=0)
+        in_place = [bytes(records.buffer(index)) for index in range(RECORDS)]
+        assert in_place == [expected(index) for index in range(RECORDS)]
+        os.truncate(path, path.stat().st_size - shorter)
+        outcomes[io] = [is_read(records, index) for index in range(RECORDS)]
+    assert outcomes["map"] == outcomes["plain"]
     # Tables and sums at the end of a file may be all that is missing.
-    assert failed > 0 or path.suffix == ".array_record"
+    missing_is_checked = shorter > 100 and suffix != ".array_record"
+    assert not missing_is_checked or not all(outcomes["map"])
+
+
+def is_read(records: Records, index: int) -> bool:
+    """Whether it can be read; wrong bytes are an error."""
+    try:
+        assert records[index] == expected(index)
+    except TruncatedError:
+        return False
+    return True
 
 
 def test_a_view_of_a_cut_file_reads_as_zeros_and_kills_nobody(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::cx::{Cx, Stop};
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// How often the calling thread listens while only the others have work.
@@ -104,19 +105,19 @@ pub fn for_each<T: Sync, R: Send>(
     let others = threads.min(items.len()).saturating_sub(1);
     let helpers = Helpers::new(others);
     let (mut found, waited) = std::thread::scope(|scope| {
-        let help = || {
-            let found = work(&Cx { budget, stop: &cancelled });
+        let (work, cancelled, helpers) = (&work, &cancelled, &helpers);
+        let help = move || {
+            let found = work(&Cx { budget, stop: cancelled });
             helpers.done();
             found
         };
-        let start = |_| std::thread::Builder::new().spawn_scoped(scope, help).ok();
-        let started: Vec<_> = (0..others).map_while(start).collect();
+        let started = start_helpers(scope, others, help);
         // One that the system does not let us start does not help.
         (started.len()..others).for_each(|_| helpers.done());
         // The calling thread also ends when another one has failed.
         let own = || cancelled.check().and_then(|()| cx.check());
         let mut found = work(&Cx { budget, stop: &own });
-        let waited = helpers.wait(&cancelled, cx);
+        let waited = helpers.wait(cancelled, cx);
         for helper in started {
             match helper.join() {
                 Ok(others) => found.extend(others),
@@ -145,6 +146,41 @@ pub fn for_each<T: Sync, R: Send>(
     }
 }
 
+/// Starts threads that help the calling one: up to `count`, and fewer if the system gives no more.
+pub fn start_helpers<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    count: usize,
+    work: impl Fn() -> T + Copy + Send + 'scope,
+) -> Vec<ScopedJoinHandle<'scope, T>> {
+    (0..count).map_while(|_| start_helper(scope, work).ok()).collect()
+}
+
+fn start_helper<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+    #[cfg(test)]
+    if REFUSED.get() {
+        return Err(std::io::ErrorKind::WouldBlock.into());
+    }
+    std::thread::Builder::new().spawn_scoped(scope, work)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// As where the system gives no more threads.
+    static REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Calls `act` in a thread that gets no helpers.
+#[cfg(test)]
+pub fn without_helpers<T>(act: impl FnOnce() -> T) -> T {
+    REFUSED.set(true);
+    let result = act();
+    REFUSED.set(false);
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,8 +198,10 @@ mod tests {
         with_budget(|budget| {
             for threads in [0, 1, 3, 50] {
                 let items: Vec<usize> = (0..20).collect();
-                let found = for_each(&items, threads, &Cx::new(budget), |item, _| Ok(item * 2)).unwrap();
-                assert_eq!(found, (0..20).map(|item| item * 2).collect::<Vec<_>>());
+                let double = || for_each(&items, threads, &Cx::new(budget), |item, _| Ok(item * 2)).unwrap();
+                let expected: Vec<_> = (0..20).map(|item| item * 2).collect();
+                assert_eq!(double(), expected);
+                assert_eq!(without_helpers(double), expected, "the system gives no threads");
             }
         });
     }

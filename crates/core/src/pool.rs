@@ -49,9 +49,7 @@ pub fn of(threads: usize) -> Option<&'static ThreadPool> {
     if let Some(pool) = find(&POOLS.load()) {
         return Some(pool);
     }
-    let made =
-        ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("anyrecord-{i}")).build();
-    let pool: &'static ThreadPool = Box::leak(Box::new(made.ok()?));
+    let pool: &'static ThreadPool = Box::leak(Box::new(start(threads, "anyrecord")?));
     let known = Known { generation, threads, pool };
     // Two callers may both make one; the second stays unused, which costs nothing but its sleep.
     POOLS.rcu(|pools| {
@@ -62,4 +60,15 @@ pub fn of(threads: usize) -> Option<&'static ThreadPool> {
         Some(Arc::new(all))
     });
     find(&POOLS.load())
+}
+
+/// A new pool of so many threads, or of fewer if the system gives no more. None: it gives none.
+pub fn start(threads: usize, name: &'static str) -> Option<ThreadPool> {
+    let start = |count: usize| {
+        let builder = ThreadPoolBuilder::new().num_threads(count);
+        builder.thread_name(move |i| format!("{name}-{i}")).build().ok()
+    };
+    let fewer = |count: &usize| Some(count / 2).filter(|&count| count > 0);
+    // Zero would mean a thread for each core.
+    std::iter::successors(Some(threads.max(1)), fewer).find_map(start)
 }

@@ -398,16 +398,16 @@ enum By {
 fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
     let source = plan.source;
     match &plan.place {
-        Place::Stored(Way::Plain(range)) => {
-            match borrow(source, range.start, out.len(), by)? {
-                Some(borrowed) => borrowed.with(source.is_verified, |bytes| {
-                    out.copy_from_slice(bytes);
-                    Ok(())
-                })?,
-                None => source.storage().read_at(range.start, out, cx)?,
+        Place::Stored(Way::Plain(range)) => match borrow(source, range.start, out.len(), by)? {
+            Some(borrowed) => borrowed.with(source.is_verified, cx, |bytes| {
+                out.copy_from_slice(bytes);
+                source.table.check(plan.record, out)
+            }),
+            None => {
+                source.storage().read_at(range.start, out, cx)?;
+                source.table.check(plan.record, out)
             }
-            source.table.check(plan.record, out)
-        }
+        },
         Place::Stored(Way::Alone { stored: range, .. }) => with_stored(source, range, by, cx, |stored| {
             source.table.decode_into(plan.record, range.start, stored, out, cx)
         }),
@@ -428,14 +428,14 @@ fn with_stored<T>(
     range: &Range<u64>,
     by: By,
     cx: &Cx<'_>,
-    act: impl FnOnce(&[u8]) -> Result<T>,
+    mut act: impl FnMut(&[u8]) -> Result<T>,
 ) -> Result<T> {
     thread_local! {
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     let length = range.end.saturating_sub(range.start);
     if let Some(borrowed) = borrow(source, range.start, bytes::in_memory("chunk", length)?, by)? {
-        return borrowed.with(source.is_verified, act);
+        return borrowed.with(source.is_verified, cx, act);
     }
     let length = stored_length(source, range)?;
     // Taken, not borrowed: a storage in Python may read records itself while it is being read from.

@@ -127,7 +127,7 @@ impl Writer {
         let pool = match options.threads {
             None => Pool::automatic(),
             Some(0 | 1) => None,
-            Some(count) => Some(Pool::of(count)?),
+            Some(count) => Some(Pool::of(count)),
         };
         Ok(Writer {
             format,

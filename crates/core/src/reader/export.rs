@@ -53,7 +53,7 @@ impl Reader {
             }
             Place::Stored(Way::Shared(..)) | Place::Kept(_) => return Ok(None),
         };
-        if !mapped.export() {
+        if !mapped.export(range.clone()) {
             return Ok(None);
         }
         let export = Export { shard: self.shards[plan.shard].clone(), range };

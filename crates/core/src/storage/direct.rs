@@ -9,6 +9,7 @@
 use super::ReadOp;
 use super::aligned::AlignedMemory;
 use super::uring::{self, DEPTH, Read, Reads};
+use crate::parallel::start_helpers;
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -135,9 +136,7 @@ fn read_in_threads(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
         Ok(())
     };
     std::thread::scope(|scope| {
-        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-        // One that the system does not let us start does not help.
-        let others: Vec<_> = (1..threads).map_while(start).collect();
+        let others = start_helpers(scope, threads.saturating_sub(1), work);
         let own = work();
         others.into_iter().fold(own, |result, other| match other.join() {
             Ok(others) => result.and(others),

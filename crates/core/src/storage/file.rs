@@ -115,11 +115,16 @@ impl LocalFile {
         )
     }
 
-    fn file(&self) -> Result<Guard<Option<Arc<OpenFile>>>> {
-        let file = self.handle.get();
-        if file.as_ref().is_some_and(|file| file.is_right(&self.identity)) {
-            return Ok(file);
+    /// Calls `act` with the open file, which is opened again if it was closed meanwhile.
+    fn with_file<T>(&self, act: impl FnOnce(&OpenFile) -> Result<T>) -> Result<T> {
+        match self.handle.get().as_deref() {
+            Some(file) if file.is_right(&self.identity) => act(file),
+            _ => act(&*self.open_again()?),
         }
+    }
+
+    #[cold]
+    fn open_again(&self) -> Result<Arc<OpenFile>> {
         let (file, metadata) = identity::open(&self.path, &self.name)?;
         let found = Identity::of(&metadata);
         if found != self.identity {
@@ -131,7 +136,7 @@ impl LocalFile {
         }
         let file = Arc::new(OpenFile::new(file, self.io));
         self.handles.admit(&self.handle, file.clone());
-        Ok(Guard::from_inner(Some(file)))
+        Ok(file)
     }
 
     fn ends_early(&self, position: u64) -> Error {
@@ -194,27 +199,25 @@ impl Storage for LocalFile {
         if out.is_empty() {
             return Ok(());
         }
-        let opened = self.file()?;
-        #[cfg(target_os = "linux")]
-        if let Some(file @ OpenFile { direct: Some(direct), .. }) = opened.as_deref() {
-            return self.read_direct(file, *direct, &mut [ReadOp { at, out }]);
-        }
-        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else {
-            return Err(Error::closed("the file was closed while it was read").in_file(&self.name));
-        };
-        positional::read_exact(file, out, at, cx.stop).map_err(|failure| self.failed(failure))
+        self.with_file(|opened| {
+            #[cfg(target_os = "linux")]
+            if let Some(direct) = opened.direct {
+                return self.read_direct(opened, direct, &mut [ReadOp { at, out }]);
+            }
+            positional::read_exact(&opened.file, out, at, cx.stop).map_err(|failure| self.failed(failure))
+        })
     }
 
     #[cfg(unix)]
     fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
         #[cfg(target_os = "linux")]
-        if let Some(file @ OpenFile { direct: Some(direct), .. }) = self.file()?.as_deref() {
-            return self.read_direct(file, *direct, ops);
-        }
-        // Records that lie one behind the other, as they do when a file is read in order, come in one system call
-        // and still go straight to their places.
-        #[cfg(target_os = "linux")]
-        return self.read_through_page_cache(ops, &mut super::cold::Cold::default(), cx);
+        return match self.queue() {
+            Queue::Direct(_) => {
+                let (opened, direct) = self.open_direct()?;
+                self.read_direct(&opened, direct, ops)
+            }
+            _ => self.read_through_page_cache(ops, &mut super::cold::Cold::default(), cx),
+        };
         #[cfg(not(target_os = "linux"))]
         self.read_runs(ops, cx, |file, rest, count| {
             super::vectored::read_neighbours(file, &mut rest[..count])
@@ -232,7 +235,8 @@ impl Storage for LocalFile {
         let found = match opened {
             Some(opened) => opened.file.metadata(),
             // Of a map whose descriptor was closed, only the path is left to ask. Another file there says nothing.
-            None if self.mapped().is_some() => std::fs::metadata(&self.path),
+            #[cfg(target_os = "linux")]
+            None if self.map.is_some() => std::fs::metadata(&self.path),
             None => return Ok(()),
         };
         let size = match found {
@@ -270,20 +274,25 @@ impl LocalFile {
 
     /// The open file, for O_DIRECT reads.
     pub(super) fn open_direct(&self) -> Result<(Arc<OpenFile>, Direct)> {
-        let opened = Guard::into_inner(self.file()?);
-        let direct = opened.as_ref().and_then(|opened| opened.direct);
-        opened.zip(direct).ok_or_else(|| {
-            Error::closed("the file system does not take O_DIRECT reads any more").in_file(&self.name)
-        })
+        let opened = match Guard::into_inner(self.handle.get()) {
+            Some(file) if file.is_right(&self.identity) => file,
+            _ => self.open_again()?,
+        };
+        match opened.direct {
+            Some(direct) => Ok((opened, direct)),
+            None => {
+                Err(Error::closed("the file system does not take O_DIRECT reads any more")
+                    .in_file(&self.name))
+            }
+        }
     }
 
-    /// Tells the system of ranges that are read soon.
+    /// Tells the system of ranges that are read soon. Whoever reads them hears what goes wrong.
     pub(super) fn will_read(&self, ops: &[ReadOp<'_>]) {
-        if let Ok(opened) = self.file()
-            && let Some(opened) = opened.as_ref()
-        {
+        let _ = self.with_file(|opened| {
             super::cold::advise(&opened.file, ops);
-        }
+            Ok(())
+        });
     }
 
     /// Reads ranges; `cold` has learnt from the ranges before them.
@@ -299,36 +308,27 @@ impl LocalFile {
 
 #[cfg(unix)]
 impl LocalFile {
-    /// Reads ranges. `read` begins with the first `count` of them, which are neighbours.
+    /// Reads ranges. `read` begins with the first `count` of them, which are neighbours: records that lie one behind
+    /// the other, as they do when a file is read in order, come in one system call and go straight to their places.
     fn read_runs(
         &self,
         ops: &mut [ReadOp<'_>],
         cx: &Cx<'_>,
         mut read: impl FnMut(&std::fs::File, &mut [ReadOp<'_>], usize) -> rustix::io::Result<usize>,
     ) -> Result<()> {
-        let (mut rest, mut pace) = (ops, cx.pace());
-        while !rest.is_empty() {
-            let count = neighbours(rest);
-            let done = self.read_run(rest, |file, rest| read(file, rest, count))?;
-            let (run, behind) = rest.split_at_mut(count);
-            self.finish_run(run, done, cx)?;
-            rest = behind;
-            pace.step(done as u64 + 1024)?;
-        }
-        Ok(())
-    }
-
-    /// Begins to read the first ranges by `read`, which says how many bytes came.
-    fn read_run(
-        &self,
-        ops: &mut [ReadOp<'_>],
-        read: impl FnOnce(&std::fs::File, &mut [ReadOp<'_>]) -> rustix::io::Result<usize>,
-    ) -> Result<usize> {
-        let (opened, at) = (self.file()?, ops[0].at);
-        let Some(file) = opened.as_ref().map(|opened| &*opened.file) else {
-            return Err(Error::closed("the file was closed while it was read").in_file(&self.name));
-        };
-        read(file, ops).map_err(|error| self.refused(at, error.into()))
+        self.with_file(|opened| {
+            let (mut rest, mut pace) = (ops, cx.pace());
+            while let Some(first) = rest.first().map(|op| op.at) {
+                let count = neighbours(rest);
+                let done = read(&opened.file, rest, count);
+                let done = done.map_err(|error| self.refused(first, error.into()))?;
+                let (run, behind) = rest.split_at_mut(count);
+                self.finish_run(run, done, cx)?;
+                rest = behind;
+                pace.step(done as u64 + 1024)?;
+            }
+            Ok(())
+        })
     }
 
     /// Reads what one call left undone, range by range.

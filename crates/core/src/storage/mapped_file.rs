@@ -1,9 +1,11 @@
 //! What can be borrowed from a memory-mapped file.
 
 use super::file::LocalFile;
-use super::map::{self, Map, State};
+use super::map::{Map, State};
+use super::sigbus;
 use super::{Borrowed, Mapped, Storage};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::prefetch;
 use std::ops::Range;
@@ -23,32 +25,38 @@ impl<'a> MappedRange<'a> {
         self.bytes
     }
 
-    /// An error if the file was truncated under the map. `verified`: a checksum has covered the bytes.
+    /// Whether what was made of the bytes is to be believed. If not, [`read`](Self::read) has the right ones, or says
+    /// what is wrong. `is_verified`: a checksum covers the bytes; `is_ok`: they made sense.
     #[inline]
-    pub fn confirm(&self, verified: bool) -> Result<()> {
-        if !verified {
+    pub fn is_intact(&self, is_verified: bool, is_ok: bool) -> Result<bool> {
+        if !is_verified {
             // A file that is truncated inside a page reads as zeros from there to the end of the page, with no signal.
             // A checksum sees that. Without one, a look at the last byte finds every cut but those in the last page,
             // and only who reads from that one has to ask for the size.
             self.map.touch_end();
-            if self.at + self.bytes.len() > self.map.last_page() {
-                self.file.unchanged()?;
+        }
+        match self.map.state_after_reading() {
+            State::Intact => Ok(is_ok && (is_verified || !self.is_in_last_page()) || self.is_unchanged()),
+            State::Faulted => Ok(false),
+            State::Retired => {
+                Err(Error::closed("these records were closed meanwhile").hint("open them again"))
             }
         }
-        match self.map.state() {
-            State::Intact => Ok(()),
-            state => Err(self.file.unreadable(self.map, state, self.at as u64)),
-        }
     }
-}
 
-impl LocalFile {
+    fn is_in_last_page(&self) -> bool {
+        self.at + self.bytes.len() > self.map.last_page()
+    }
+
     #[cold]
-    fn unreadable(&self, map: &Map, state: State, at: u64) -> Error {
-        match state {
-            State::Retired => Error::closed("these records were closed meanwhile").hint("open them again"),
-            _ => map.broken().in_file(&self.name).at(at),
-        }
+    fn is_unchanged(&self) -> bool {
+        self.file.unchanged().is_ok()
+    }
+
+    /// The same range, by a positional read.
+    #[cold]
+    pub fn read(&self, cx: &Cx<'_>) -> Result<Vec<u8>> {
+        super::read_vec(self.file, "range", self.at as u64, self.bytes.len() as u64, cx)
     }
 }
 
@@ -61,13 +69,11 @@ impl Mapped for LocalFile {
             bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
             return Ok(None);
         };
-        look_after_the_guard();
-        match map.state() {
-            State::Intact => Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes }))),
-            // Given back by one of several who share it: the others go on without.
-            State::Retired => Ok(None),
-            State::Broken => Err(self.unreadable(map, State::Broken, at)),
+        // A map that had a fault, or was closed by one of several who share it: positional reads go on.
+        if map.state() != State::Intact || !sigbus::protects_this_thread() {
+            return Ok(None);
         }
+        Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes })))
     }
 
     fn is_memory(&self) -> bool {
@@ -97,8 +103,10 @@ impl Mapped for LocalFile {
         }
     }
 
-    fn export(&self) -> bool {
-        self.map.as_ref().is_some_and(Map::export)
+    fn export(&self, range: Range<u64>) -> bool {
+        let Some(map) = self.map.as_ref().filter(|_| sigbus::protects_this_thread()) else { return false };
+        // A file that was cut inside its last page shows only in its size.
+        (range.end <= map.last_page() as u64 || self.unchanged().is_ok()) && map.export()
     }
 
     fn unexport(&self) {
@@ -116,19 +124,5 @@ impl Mapped for LocalFile {
         if let Some(map) = &self.map {
             map.retire();
         }
-    }
-}
-
-/// Frameworks may install a handler of their own after ours, so it is looked after again: at the first read of each
-/// thread, and once in a while. A look at every read would cost as much as the read.
-fn look_after_the_guard() {
-    const EVERY: u32 = 1024;
-    thread_local! {
-        static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
-    }
-    let reads = READS.get();
-    READS.set(reads.wrapping_add(1));
-    if reads.is_multiple_of(EVERY) {
-        map::ensure_guard();
     }
 }

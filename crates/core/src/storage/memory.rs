@@ -50,7 +50,7 @@ impl<B: AsRef<[u8]> + Send + Sync> Mapped for Memory<B> {
         Ok(Some(Borrowed::Memory(&all[range.start as usize..range.end as usize])))
     }
 
-    fn export(&self) -> bool {
+    fn export(&self, _range: Range<u64>) -> bool {
         true
     }
 

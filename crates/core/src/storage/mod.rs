@@ -6,7 +6,8 @@
 //! | [`fetch`] | the one place that reads ranges of many storages together |
 //! | [`file`] | a local file |
 //! | `identity` | whether a file that is opened again is still the same file |
-//! | `map`, `mapped_file` | a memory-mapped file and its SIGBUS handler; what can be borrowed from it (Linux) |
+//! | `map`, `mapped_file` | a memory map of a file; what can be borrowed from it (Linux) |
+//! | `sigbus`, `map_registry` | the signal handler that makes memory maps safe; the address ranges of all maps (Linux) |
 //! | `positional`, `vectored` | reads at a position: of one range, of neighbouring ranges |
 //! | `cold` | batches that the page cache may not have (Linux) |
 //! | `direct`, `aligned`, `uring` | reads past the page cache with O_DIRECT, many in flight (Linux) |
@@ -33,11 +34,15 @@ pub mod location;
 #[cfg(target_os = "linux")]
 pub mod map;
 #[cfg(target_os = "linux")]
+mod map_registry;
+#[cfg(target_os = "linux")]
 mod mapped_file;
 pub mod memory;
 pub mod output;
 mod positional;
 pub mod publish;
+#[cfg(target_os = "linux")]
+mod sigbus;
 pub mod spool;
 #[cfg(target_os = "linux")]
 pub mod uring;
@@ -120,9 +125,9 @@ pub trait Mapped: Send + Sync {
     /// Tells that a range is about to be borrowed, so that its beginning comes into the processor's cache.
     fn prefetch(&self, _range: Range<u64>) {}
 
-    /// Keeps the bytes in place until [`unexport`](Self::unexport), for somebody who looks at them without checks.
-    /// False: they cannot be kept.
-    fn export(&self) -> bool;
+    /// Keeps the bytes in place until [`unexport`](Self::unexport), for somebody who looks at a range of them without
+    /// checks. False: they cannot be kept, or the file was truncated.
+    fn export(&self, range: Range<u64>) -> bool;
 
     /// The end of one [`export`](Self::export).
     fn unexport(&self) {}
@@ -134,8 +139,8 @@ pub trait Mapped: Send + Sync {
     fn retire(&self) {}
 }
 
-/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if
-/// [`confirm`](Self::confirm) says so afterwards.
+/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if it was done by
+/// [`with`](Self::with).
 pub enum Borrowed<'a> {
     /// In memory, where nobody changes them.
     Memory(&'a [u8]),
@@ -145,7 +150,7 @@ pub enum Borrowed<'a> {
 }
 
 impl Borrowed<'_> {
-    /// The bytes.
+    /// The bytes, unverified.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -155,24 +160,23 @@ impl Borrowed<'_> {
         }
     }
 
-    /// An error if the bytes that were seen are not those of the file. `verified`: a checksum has covered them, so
-    /// that only a signal has to be looked for.
+    /// The result of `act` on the bytes. If the mapped file was truncated or failed meanwhile, `act` is called again,
+    /// with what a positional read gives. `is_verified`: `act` fails on bytes that are not those of the file.
     #[inline]
-    pub fn confirm(&self, verified: bool) -> Result<()> {
+    pub fn with<T>(
+        &self,
+        is_verified: bool,
+        cx: &Cx<'_>,
+        mut act: impl FnMut(&[u8]) -> Result<T>,
+    ) -> Result<T> {
         match self {
-            Borrowed::Memory(_) => Ok(()),
+            Borrowed::Memory(bytes) => act(bytes),
             #[cfg(target_os = "linux")]
-            Borrowed::Mapped(range) => range.confirm(verified),
+            Borrowed::Mapped(range) => {
+                let result = act(range.bytes());
+                if range.is_intact(is_verified, result.is_ok())? { result } else { act(&range.read(cx)?) }
+            }
         }
-    }
-
-    /// The result of `act` on the bytes, unless they were not those of the file: then that is the error, whatever
-    /// `act` made of them.
-    #[inline]
-    pub fn with<T>(&self, verified: bool, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
-        let result = act(self.bytes());
-        self.confirm(verified)?;
-        result
     }
 }
 

@@ -158,7 +158,11 @@ impl<'q, 'f, 'a> Batch<'q, 'f, 'a> {
                     self.free.push(place);
                     break;
                 };
-                self.push(place, read);
+                if let Err(read) = self.push(place, read) {
+                    // No room for it, which cannot be: there are as many entries as places.
+                    self.free.push(place);
+                    reads.done(read, Err(Errno::AGAIN))?;
+                }
             }
             if self.free.len() == DEPTH {
                 return Ok(());
@@ -199,7 +203,7 @@ impl<'q, 'f, 'a> Batch<'q, 'f, 'a> {
         Ok(())
     }
 
-    fn push(&mut self, place: usize, read: Read<'f, 'a>) {
+    fn push(&mut self, place: usize, read: Read<'f, 'a>) -> Result<(), Read<'f, 'a>> {
         /// More than that the system does not read at once, and it must fit its own counts.
         const MOST: usize = 1 << 30;
         let length = read.length.min(read.out.len()).min(MOST) as u32;
@@ -207,13 +211,17 @@ impl<'q, 'f, 'a> Batch<'q, 'f, 'a> {
             .offset(read.at)
             .build()
             .user_data(place as u64);
-        self.places[place] = Some(read);
         // SAFETY: `places` keeps the buffer, which is ours alone, until the read has come back; nothing ends this
         // batch before (`drop`). The read borrows its file for as long.
         let pushed = unsafe { self.queue.ring.submission().push(&entry) };
         // The queue has as many entries as there are places. One that is left from a failed call takes none of them:
         // such a queue is not used again.
         debug_assert!(pushed.is_ok(), "a place without an entry");
+        if pushed.is_err() {
+            return Err(read);
+        }
+        self.places[place] = Some(read);
+        Ok(())
     }
 
     fn completed(&mut self) -> Option<(Read<'f, 'a>, Result<usize, Errno>)> {

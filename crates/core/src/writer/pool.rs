@@ -2,10 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::format::{EncodeJob, Encoded, Group};
-use crate::process;
+use crate::{pool, process};
+use once_cell::race::OnceBox;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
-use std::sync::{Arc, OnceLock};
 
 /// The calling thread encodes so much by itself before others are started: a short file is done by then.
 const PATIENCE: usize = 1 << 20;
@@ -18,7 +20,11 @@ const RECORD_COST: usize = 64;
 
 /// Threads that are there from the beginning, or are started once there is enough to do.
 pub struct Pool {
-    threads: OnceLock<Option<Threads>>,
+    /// Set once it is known whether there are threads; none: the calling thread does the work.
+    ///
+    /// Not a lock that runs an initialiser: a fork in the middle of one would hang the child. Two threads may both
+    /// start threads; those of one of the two end at once.
+    threads: OnceBox<Option<Threads>>,
     /// What was encoded before there were threads.
     before: AtomicUsize,
     /// What is in flight, of all shards.
@@ -27,31 +33,40 @@ pub struct Pool {
 }
 
 struct Threads {
-    pool: rayon::ThreadPool,
+    /// Dropped only in the process that made it, see `Drop`.
+    pool: ManuallyDrop<rayon::ThreadPool>,
     count: usize,
+    generation: u64,
 }
 
 impl Threads {
-    fn start(count: usize) -> Result<Self> {
-        let builder = rayon::ThreadPoolBuilder::new()
-            .num_threads(count)
-            .thread_name(|i| format!("anyrecord-encode-{i}"));
-        let pool =
-            builder.build().map_err(|e| Error::io("cannot start threads", std::io::Error::other(e)))?;
-        Ok(Threads { pool, count })
+    /// So many threads, or fewer if the system gives no more. None: it gives none.
+    fn start(count: usize) -> Option<Self> {
+        let pool = pool::start(count, "anyrecord-encode")?;
+        let count = pool.current_num_threads();
+        Some(Threads { pool: ManuallyDrop::new(pool), count, generation: process::generation() })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // A forked child has no such threads, and they may have held the locks that ending them takes.
+        if self.generation == process::generation() {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.pool) };
+        }
     }
 }
 
 impl Pool {
-    /// Starts `count` threads.
-    pub fn of(count: usize) -> Result<Arc<Self>> {
-        let threads = Some(Threads::start(count)?).into();
-        Ok(Arc::new(Pool {
-            threads,
+    /// Starts `count` threads, or as many as the system gives.
+    pub fn of(count: usize) -> Arc<Self> {
+        Arc::new(Pool {
+            threads: OnceBox::with_value(Box::new(Threads::start(count))),
             before: AtomicUsize::new(0),
             in_flight: Arc::default(),
             most_in_flight: usize::MAX,
-        }))
+        })
     }
 
     /// A thread for each core, once there is enough to do for them. None in a worker process, one of many that
@@ -62,7 +77,7 @@ impl Pool {
 
     fn waiting() -> Self {
         Pool {
-            threads: OnceLock::new(),
+            threads: OnceBox::new(),
             before: AtomicUsize::new(0),
             in_flight: Arc::default(),
             most_in_flight: MOST_IN_FLIGHT,
@@ -84,8 +99,7 @@ impl Pool {
         }
         let start = || {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            // Where no threads can be had, the calling one does the work.
-            (cores > 1).then(|| Threads::start(cores.min(MOST_THREADS)).ok()).flatten()
+            Box::new(if cores > 1 { Threads::start(cores.min(MOST_THREADS)) } else { None })
         };
         self.threads.get_or_init(start).as_ref()
     }
@@ -176,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_in_flight_is_bounded_until_it_is_placed() {
-        let pool = Pool::of(2).unwrap();
+        let pool = Pool::of(2);
         assert!(pool.has_room(&group(MOST_IN_FLIGHT + 1)), "who asks for threads decides");
         let pool = Pool { most_in_flight: 1000, ..Arc::into_inner(pool).unwrap() };
         let job: EncodeJob = Arc::new(|_| Ok(Encoded::default()));

@@ -1,0 +1,360 @@
+//! The address ranges of all memory maps, for the SIGBUS handler ([`sigbus`](super::sigbus)).
+//!
+//! A signal handler may run in the middle of anything, so it must neither lock nor allocate. It only loads: slots lie
+//! in blocks that are never moved and never freed. Taking and returning a slot is lock-free too, so that a fork at any
+//! moment leaves nothing locked in the child.
+//!
+//! Free slots form a stack (a Treiber stack). Taking a slot pops one or uses the next fresh one, so it costs the same
+//! with one map as with a hundred thousand.
+
+use std::sync::atomic::{
+    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+};
+
+/// What can be said of the bytes of a memory map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// No page of it was ever unreadable.
+    Intact = 0,
+    /// A page could not be read, and was replaced by zeros. From now on the file is read by positional reads.
+    Faulted = 1,
+    /// The map was closed.
+    Retired = 2,
+}
+
+/// One registered range. Never freed, so that the signal handler can look at it at any time.
+#[derive(Default)]
+pub struct Slot {
+    /// Addresses; 0 while the slot is free.
+    begin: AtomicUsize,
+    end: AtomicUsize,
+    /// A [`State`].
+    state: AtomicU8,
+    /// While the slot is free: the one below it on the stack, as its index plus 1; 0: none.
+    below: AtomicU32,
+    /// Its own index. Set before the slot is first taken.
+    index: AtomicU32,
+}
+
+impl Slot {
+    /// What can be said of the bytes that were read from the range so far.
+    #[inline]
+    pub fn state(&self) -> State {
+        match self.state.load(Acquire) {
+            0 => State::Intact,
+            1 => State::Faulted,
+            _ => State::Retired,
+        }
+    }
+
+    /// Marks a fault. A range that was closed stays closed.
+    pub fn mark_faulted(&self) {
+        let _ = self.state.compare_exchange(State::Intact as u8, State::Faulted as u8, SeqCst, SeqCst);
+    }
+
+    /// Marks the range as closed; returns what it was before.
+    pub fn mark_retired(&self) -> State {
+        match self.state.swap(State::Retired as u8, SeqCst) {
+            0 => State::Intact,
+            1 => State::Faulted,
+            _ => State::Retired,
+        }
+    }
+
+    /// Takes back [`mark_retired`](Self::mark_retired).
+    pub fn mark_open_again(&self, before: State) {
+        let _ = self.state.compare_exchange(State::Retired as u8, before as u8, SeqCst, SeqCst);
+    }
+
+    /// The addresses, if the slot is in use.
+    pub fn range(&self) -> Option<(usize, usize)> {
+        // The slot may be returned and taken again between the loads. Two equal looks at `begin` mean that `end`
+        // belongs to it: `take` writes `begin` last, `give_back` clears it first.
+        let begin = self.begin.load(Acquire);
+        let end = self.end.load(Acquire);
+        (begin != 0 && begin == self.begin.load(Acquire)).then_some((begin, end))
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        self.range().is_some_and(|(begin, end)| begin <= address && address < end)
+    }
+
+    /// Whether the range cannot be read any more at its end, and no read has found out yet. Costs a system call.
+    pub fn is_unreadable(&self, page_size: usize) -> bool {
+        self.state() == State::Intact
+            && self.range().is_some_and(|(_, end)| !is_readable((end - 1) / page_size * page_size))
+    }
+}
+
+/// Slots of the first block; each further block has twice as many.
+const FIRST: usize = 64;
+/// Room for 64 million slots.
+const BLOCKS: usize = 20;
+/// Linux allows 65,530 maps in one process by default, and the memory allocator, thread stacks and libraries need
+/// theirs. What is opened beyond this is read by positional reads.
+const MOST_MAPS: usize = 32_000;
+
+/// All registered ranges.
+pub struct Registry {
+    blocks: [AtomicPtr<Slot>; BLOCKS],
+    /// How many slots were ever taken. They have the indices below this.
+    published: AtomicUsize,
+    /// How many are in use.
+    in_use: AtomicUsize,
+    most: usize,
+    /// The top of the stack of free slots. Low half: its index plus 1, or 0. High half: a count of changes, so that a
+    /// thread that was interrupted between reading the top and replacing it notices that the stack changed meanwhile
+    /// even if the same slot is on top again (the ABA problem).
+    free: AtomicU64,
+    /// Slots looked at while taking and returning.
+    #[cfg(test)]
+    visited: AtomicUsize,
+}
+
+/// The ranges of this process.
+pub static REGISTRY: Registry = Registry::new(MOST_MAPS);
+
+impl Registry {
+    const fn new(most: usize) -> Self {
+        Registry {
+            blocks: [const { AtomicPtr::new(std::ptr::null_mut()) }; BLOCKS],
+            published: AtomicUsize::new(0),
+            in_use: AtomicUsize::new(0),
+            most,
+            free: AtomicU64::new(0),
+            #[cfg(test)]
+            visited: AtomicUsize::new(0),
+        }
+    }
+
+    /// Registers a range. None: there are too many already, or there is no memory for one more.
+    pub fn take(&self, begin: usize, len: usize) -> Option<&Slot> {
+        if self.in_use.fetch_add(1, Relaxed) >= self.most {
+            self.in_use.fetch_sub(1, Relaxed);
+            return None;
+        }
+        let Some(slot) = self.pop().or_else(|| self.publish()) else {
+            self.in_use.fetch_sub(1, Relaxed);
+            return None;
+        };
+        slot.state.store(State::Intact as u8, Release);
+        slot.end.store(begin + len, Release);
+        slot.begin.store(begin, Release);
+        Some(slot)
+    }
+
+    /// Returns a slot. From now on its addresses are nobody's.
+    pub fn give_back(&self, slot: &Slot) {
+        slot.begin.store(0, Release);
+        slot.end.store(0, Release);
+        self.push(slot);
+        self.in_use.fetch_sub(1, Relaxed);
+    }
+
+    /// The slot that holds an address. Safe in a signal handler: it only loads.
+    pub fn find(&self, address: usize) -> Option<&Slot> {
+        self.slots().find(|slot| slot.holds(address))
+    }
+
+    /// All slots that were ever taken. Safe in a signal handler: it only loads.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        (0..self.published.load(Acquire)).map_while(|index| self.slot(index))
+    }
+
+    fn slot(&self, index: usize) -> Option<&Slot> {
+        let (block, place) = place_of(index);
+        let first = self.blocks.get(block)?.load(Acquire);
+        // SAFETY: a block that is there has `FIRST << block` slots and is never freed; `place` is below that.
+        (!first.is_null()).then(|| unsafe { &*first.add(place) })
+    }
+
+    fn pop(&self) -> Option<&Slot> {
+        let mut top = self.free.load(Acquire);
+        loop {
+            let slot = self.slot((top as u32 as usize).checked_sub(1)?)?;
+            self.visit();
+            // If another thread takes this slot first, `below` may be anything; the exchange fails then.
+            let next = changed(top, slot.below.load(Acquire));
+            match self.free.compare_exchange_weak(top, next, AcqRel, Acquire) {
+                Ok(_) => return Some(slot),
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    fn push(&self, slot: &Slot) {
+        let mut top = self.free.load(Acquire);
+        loop {
+            self.visit();
+            slot.below.store(top as u32, Release);
+            let next = changed(top, slot.index.load(Relaxed) + 1);
+            match self.free.compare_exchange_weak(top, next, AcqRel, Acquire) {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// A slot that was never used.
+    fn publish(&self) -> Option<&Slot> {
+        loop {
+            let index = self.published.load(Acquire);
+            self.make_block(place_of(index).0)?;
+            self.visit();
+            if self.published.compare_exchange(index, index + 1, AcqRel, Acquire).is_ok() {
+                let slot = self.slot(index)?;
+                slot.index.store(index as u32, Relaxed);
+                return Some(slot);
+            }
+        }
+    }
+
+    /// Sees to it that a block is there. Not a lock that runs an initialiser: a fork in the middle of one would hang
+    /// the child. Two threads may both make the block; one of the two is freed.
+    fn make_block(&self, block: usize) -> Option<()> {
+        let place = self.blocks.get(block)?;
+        if !place.load(Acquire).is_null() {
+            return Some(());
+        }
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(FIRST << block).ok()?;
+        slots.extend((0..FIRST << block).map(|_| Slot::default()));
+        let made: *mut [Slot] = Box::into_raw(slots.into_boxed_slice());
+        if place.compare_exchange(std::ptr::null_mut(), made.cast(), AcqRel, Acquire).is_err() {
+            // SAFETY: made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(made) });
+        }
+        Some(())
+    }
+
+    fn visit(&self) {
+        #[cfg(test)]
+        self.visited.fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether 8 bytes can be read. Safe in a signal handler, and never a signal itself.
+fn is_readable(address: usize) -> bool {
+    /// The kernel reads the new mask before it looks at what to do with it, and this is nothing that it can do.
+    const NO_SUCH_REQUEST: libc::c_int = -1;
+    const MASK_SIZE: usize = 8;
+    // SAFETY: the kernel reads from the address, which it checks, and changes nothing.
+    unsafe {
+        let (request, nowhere) = (libc::SYS_rt_sigprocmask, std::ptr::null_mut::<libc::c_void>());
+        let asked =
+            libc::syscall(request, NO_SUCH_REQUEST, address as *const libc::c_void, nowhere, MASK_SIZE);
+        asked == 0 || *libc::__errno_location() != libc::EFAULT
+    }
+}
+
+/// The block of a slot, and its place there.
+fn place_of(index: usize) -> (usize, usize) {
+    let block = (index / FIRST + 1).ilog2() as usize;
+    (block, index + FIRST - (FIRST << block))
+}
+
+/// The next top of the stack of free slots.
+fn changed(top: u64, index_plus_1: u32) -> u64 {
+    let count = ((top >> 32) as u32).wrapping_add(1);
+    u64::from(count) << 32 | u64::from(index_plus_1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks are never freed, so that a registry of a test is one more that is never freed.
+    fn registry(most: usize) -> &'static Registry {
+        Box::leak(Box::new(Registry::new(most)))
+    }
+
+    #[test]
+    fn every_index_has_a_place_of_its_own() {
+        let mut expected = (0, 0);
+        for index in 0..100_000 {
+            assert_eq!(place_of(index), expected, "{index}");
+            expected.1 += 1;
+            if expected.1 == FIRST << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn taking_and_returning_costs_the_same_with_a_hundred_thousand_ranges() {
+        const COUNT: usize = 100_000;
+        let registry = registry(usize::MAX);
+        let mut slots: Vec<_> = (1..=COUNT).map(|i| registry.take(i * 4096, 4096).unwrap()).collect();
+        for (i, slot) in slots.iter().enumerate().step_by(997) {
+            assert!(std::ptr::eq(registry.find((i + 1) * 4096 + 7).unwrap(), *slot));
+        }
+        // Every other one goes and comes back.
+        for _ in 0..2 {
+            slots.iter().step_by(2).for_each(|slot| registry.give_back(slot));
+            assert!(registry.find(4096).is_none() && registry.find(2 * 4096).is_some());
+            for i in (0..COUNT).step_by(2) {
+                slots[i] = registry.take((i + 1) * 4096, 4096).unwrap();
+            }
+        }
+        slots.iter().for_each(|slot| registry.give_back(slot));
+        let visited = registry.visited.load(Relaxed);
+        assert!(visited <= 5 * COUNT, "{visited} slots were looked at in {} calls", 4 * COUNT);
+        assert_eq!(registry.published.load(Relaxed), COUNT, "returned slots are used again");
+        assert_eq!(registry.in_use.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn no_slot_is_held_by_two_threads() {
+        let registry = registry(usize::MAX);
+        std::thread::scope(|scope| {
+            for thread in 1..=8 {
+                scope.spawn(move || {
+                    for round in 0..20_000 {
+                        let own = thread << 32 | round << 12;
+                        let slots = [1, 2, 3].map(|i| registry.take(own + i, 1).unwrap());
+                        for (slot, i) in slots.iter().zip(1..) {
+                            assert_eq!(slot.range(), Some((own + i, own + i + 1)));
+                        }
+                        slots.iter().for_each(|slot| registry.give_back(slot));
+                    }
+                });
+            }
+        });
+        assert!(registry.published.load(Relaxed) <= 24);
+        assert_eq!(registry.slots().filter(|slot| slot.range().is_some()).count(), 0);
+    }
+
+    #[test]
+    fn a_slot_is_used_again_and_starts_intact() {
+        let registry = registry(usize::MAX);
+        let slot = registry.take(4096, 4096).unwrap();
+        slot.mark_faulted();
+        assert_eq!(slot.state(), State::Faulted);
+        registry.give_back(slot);
+        let again = registry.take(8192, 4096).unwrap();
+        assert!(std::ptr::eq(slot, again));
+        assert_eq!(again.state(), State::Intact);
+    }
+
+    #[test]
+    fn a_closed_range_stays_closed_whatever_faults() {
+        let slot = Slot::default();
+        assert_eq!(slot.mark_retired(), State::Intact);
+        slot.mark_faulted();
+        assert_eq!(slot.state(), State::Retired);
+        slot.mark_open_again(State::Faulted);
+        assert_eq!(slot.state(), State::Faulted);
+    }
+
+    #[test]
+    fn more_than_the_bound_are_refused_until_one_is_returned() {
+        let registry = registry(3);
+        let slots: Vec<_> = (1..=3).map(|i| registry.take(i * 4096, 1).unwrap()).collect();
+        assert!(registry.take(4 * 4096, 1).is_none());
+        registry.give_back(slots[1]);
+        assert!(registry.take(4 * 4096, 1).is_some());
+        assert!(registry.take(5 * 4096, 1).is_none());
+    }
+}
