@@ -125,14 +125,13 @@ impl Reader {
     /// Records whose size is known: all places are made first, and filled straight from the storage.
     fn read_sized<'p, 'a: 'p>(
         &self,
-        plans: impl Iterator<Item = &'p Plan<'a>>,
+        plans: impl Iterator<Item = &'p Plan<'a>> + Clone,
         sizes: &[(usize, usize)],
         out: &mut dyn Deliver,
         cx: &Cx<'_>,
     ) -> Result<()> {
-        let plans: Vec<&'p Plan<'a>> = plans.collect();
-        let places = out.reserve(sizes).map_err(|error| no_room(error, &plans, sizes))?;
-        let mut jobs: Vec<Job<'p, 'a, '_>> = plans.into_iter().zip(places).collect();
+        let places = out.reserve(sizes).map_err(|error| no_room(error, plans.clone(), sizes))?;
+        let mut jobs: Vec<Job<'p, 'a, '_>> = plans.zip(places).collect();
         if jobs.iter().any(|(plan, _)| !plan.is_mapped()) {
             let (mapped, unmapped) = jobs.into_iter().partition(|(plan, _)| plan.is_mapped());
             self.read_unmapped(unmapped, cx)?;
@@ -477,7 +476,11 @@ fn attribute<'p, 'a: 'p>(
 
 /// The error for places that could not be made, told of the largest record: where there is no memory, it is the cause.
 #[cold]
-fn no_room(error: Error, plans: &[&Plan<'_>], sizes: &[(usize, usize)]) -> Error {
+fn no_room<'p, 'a: 'p>(
+    error: Error,
+    plans: impl Iterator<Item = &'p Plan<'a>>,
+    sizes: &[(usize, usize)],
+) -> Error {
     let largest = sizes.iter().zip(plans).max_by_key(|((_, size), _)| *size);
     match largest {
         Some((_, plan)) if matches!(error.kind(), Kind::Memory) => plan.attribute(error),

@@ -174,7 +174,10 @@ impl Borrowed<'_> {
             #[cfg(target_os = "linux")]
             Borrowed::Mapped(range) => {
                 let result = act(range.bytes());
-                if range.is_intact(is_verified, result.is_ok())? { result } else { act(&range.read(cx)?) }
+                match range.is_intact(is_verified, result.is_ok())? {
+                    true => result,
+                    false => range.read_again(cx, &mut act),
+                }
             }
         }
     }
