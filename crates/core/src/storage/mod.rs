@@ -6,10 +6,12 @@
 //! | `direct` | reading past the page cache (Linux) |
 //! | [`file`] | a local file: mapped where that is safe, else positional reads |
 //! | [`handles`] | the bound on how many descriptors are open |
+//! | [`journal`] | what is left to do when a set of files is being published |
 //! | `map` | a mapped file and its guard (Linux) |
 //! | [`memory`] | bytes that are already in memory |
 //! | [`output`] | what a writer writes to: streams, patches |
 //! | [`publish`] | the one helper that makes a file appear whole or not at all |
+//! | [`transaction`] | makes a set of files appear whole or not at all |
 //! | [`skim`] | reading headers and skipping what lies between them |
 //! | `uring` | many reads in flight at once (Linux) |
 //! | [`window`] | reading from front to back in large pieces |
@@ -23,12 +25,14 @@ mod cold;
 pub mod direct;
 pub mod file;
 pub mod handles;
+pub mod journal;
 #[cfg(target_os = "linux")]
 pub mod map;
 pub mod memory;
 pub mod output;
 pub mod publish;
 pub mod skim;
+pub mod transaction;
 #[cfg(target_os = "linux")]
 pub mod uring;
 pub mod window;
