@@ -11,6 +11,7 @@ import fnmatch
 import glob
 import os
 from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
 from typing import Protocol, TypeVar
 
 from anyrecord import _core
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 _SUFFIX = ".publish"
 ATTEMPTS = 3
-"""How often to look again when a set was replaced during the look. That takes a moment, so once more nearly always does."""
+"""How often to look when a set is replaced meanwhile. That takes a moment, so a second look nearly always does."""
 
 
 def journals_in(folder: str) -> list[str]:
@@ -86,47 +87,53 @@ F = TypeVar("F", bound=_HasPath)
 
 
 class Unchanged:
-    """What files were when they were first looked at."""
+    """What files were when they were first looked at. As a context manager it raises PublishError if they are replaced.
+
+    A set that is replaced while its files are read one after the other would be read as a mixture.
+    """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
+        # One file alone cannot be of two sets.
+        self._paths = paths if len(paths) > 1 else ()
         self._before = self._now()
 
     def _now(self) -> list[tuple[int, ...]]:
-        # One file alone cannot be of two sets.
-        paths = self._paths if len(self._paths) > 1 else ()
-        found = [os.stat(path) for path in paths]
+        """Which files have the names now; a shorter list if some are not there."""
+        try:
+            found = [os.stat(path) for path in self._paths]
+        except FileNotFoundError:
+            return []
         return [(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns) for about in found]
 
     def holds(self) -> bool:
         """Whether all of them are still the same files."""
-        try:
-            return self._now() == self._before
-        except FileNotFoundError:
-            return False
+        return len(self._before) == len(self._paths) and self._now() == self._before
 
-    def check(self) -> None:
-        """Raises PublishError if one of them was replaced."""
-        if not self.holds():
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if (error is None or isinstance(error, FileNotFoundError)) and not self.holds():
             raise PublishError(
-                f"{len(self._paths)} files from {self._paths[0]} on were replaced while they were read; read them again",
+                f"{len(self._paths)} files from {self._paths[0]} on were replaced while they were read; "
+                "read them again",
                 path=self._paths[0],
-            )
+            ) from error
 
 
 def unmixed(find: Callable[[], list[F]], act: Callable[[list[F]], T]) -> T:
     """What `act` makes of the files that `find` finds, all of them from before or all from after a publish."""
-    for left in reversed(range(ATTEMPTS)):
+    for _ in range(ATTEMPTS - 1):
         files = find()
+        unchanged = Unchanged([file.path for file in files])
         try:
-            unchanged = Unchanged([file.path for file in files])
             result = act(files)
-        except FileNotFoundError:
-            # Found a moment ago: if it was replaced, there is another one now.
-            if not left:
-                raise
+        except FileNotFoundError:  # found a moment ago: if it was replaced, there is another one now
             continue
         if unchanged.holds():
             return result
-    unchanged.check()
-    return result
+    files = find()
+    with Unchanged([file.path for file in files]):
+        return act(files)

@@ -80,7 +80,7 @@ def _mode(path: str) -> int | None:
 
 
 def refuse_interrupted(path: str, *, sharded: bool) -> None:
-    """Raises PublishError if publishing the file, or shards of it, was interrupted. A running process is no obstacle."""
+    """Raises PublishError if publishing the file, or shards of it, was interrupted. A running process does no harm."""
     folder, name = os.path.split(path)
     own, of_folder = _core.journal_path(path, False), _core.journal_path(folder, True)
     if sharded and os.path.lexists(own):

@@ -132,7 +132,7 @@ def convert(
         options={keyword: value for keyword, value in options.items() if value is not None},
         map=map,
         progress=progress,
-        total=sum(os.path.getsize(file.path) for file in files),
+        total=0,
     )
     pairs = _one_to_one(files, name, job) if into_folder else [(files, name)]
     targets = [path for _, path in pairs]
@@ -238,14 +238,15 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unc
     written: list[Writer] = []
     before = 0
     try:
-        for files, path in pairs:
-            written.append(_write(files, path, job, before))
-            before += sum(os.path.getsize(file.path) for file in files)
-            if job.progress is not None and before < job.total:
-                job.progress(before, job.total)
-        if job.progress is not None:
-            job.progress(job.total, job.total)
-        unchanged.check()
+        with unchanged:
+            job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
+            for files, path in pairs:
+                written.append(_write(files, path, job, before))
+                before += sum(os.path.getsize(file.path) for file in files)
+                if job.progress is not None and before < job.total:
+                    job.progress(before, job.total)
+            if job.progress is not None:
+                job.progress(job.total, job.total)
         _publish(written, job.creating.overwrite)
     finally:
         for writer in written:

@@ -160,14 +160,13 @@ def verify(
 def _verify_paths(
     paths: list[str], options: OpenOptions, progress: Callable[[int, int], object] | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    unchanged = Unchanged(paths)
-    total, before, found = sum(os.path.getsize(path) for path in paths), 0, []
-    for path in paths:
-        step = None if progress is None else _Step(progress, before, total)
-        report = _core.verify_path(path, options, step)
-        before += report["file_bytes"]
-        found.append((path, report))
-    unchanged.check()
+    with Unchanged(paths):
+        total, before, found = sum(os.path.getsize(path) for path in paths), 0, []
+        for path in paths:
+            step = None if progress is None else _Step(progress, before, total)
+            report = _core.verify_path(path, options, step)
+            before += report["file_bytes"]
+            found.append((path, report))
     return found
 
 

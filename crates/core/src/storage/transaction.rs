@@ -112,7 +112,11 @@ fn begin<'a>(
     let deadline = Instant::now() + PATIENCE;
     loop {
         (set.step)()?;
-        if is_busy(path, deadline)? || is_deleting(disk, path, deadline)? {
+        if is_busy(path)? || !delete_leftovers(disk, path)? {
+            if Instant::now() > deadline {
+                return Err(held(path));
+            }
+            std::thread::sleep(POLL);
             continue;
         }
         let old = (set.find_old)()?;
@@ -143,38 +147,30 @@ fn begin<'a>(
     }
 }
 
-/// Whether a running process is publishing the set; then some time has passed. An error if one was interrupted.
-fn is_busy(path: &Path, deadline: Instant) -> Result<bool> {
+/// Whether a running process is publishing the set. An error if one was interrupted.
+fn is_busy(path: &Path) -> Result<bool> {
     match journal::lock(path)? {
         Lock::Gone => Ok(false),
-        Lock::Held => wait(path, deadline),
+        Lock::Held => Ok(true),
         Lock::Ours(_) | Lock::Unknown(_) => Err(journal::unfinished(path)),
     }
 }
 
-/// Deletes what an earlier process left when it was killed after it had published. Tells whether it still runs and
-/// deletes by itself; then some time has passed.
-fn is_deleting(disk: &dyn Disk, path: &Path, deadline: Instant) -> Result<bool> {
+/// Deletes what an earlier process left when it was killed after it had published. False if it still runs, and
+/// deletes by itself.
+fn delete_leftovers(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let leftovers = journal::path_of_leftovers(path);
     match journal::lock(&leftovers)? {
-        Lock::Gone => Ok(false),
-        Lock::Held => wait(path, deadline),
+        Lock::Gone => Ok(true),
+        Lock::Held => Ok(false),
         Lock::Ours(file) | Lock::Unknown(file) => {
-            // Neither of these keeps a new set from being published.
+            // Neither a damaged journal nor a file that cannot be deleted is in anybody's way.
             if let Ok(journal) = Journal::from_file(&file, &leftovers) {
                 let _ = Transaction { disk, path, journal, _lock: file }.delete_all();
             }
-            Ok(false)
+            Ok(true)
         }
     }
-}
-
-fn wait(path: &Path, deadline: Instant) -> Result<bool> {
-    if Instant::now() > deadline {
-        return Err(held(path));
-    }
-    std::thread::sleep(POLL);
-    Ok(true)
 }
 
 fn held(path: &Path) -> Error {
@@ -258,7 +254,8 @@ fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<Pat
     let file = match journal::lock(path)? {
         Lock::Ours(file) | Lock::Unknown(file) => file,
         Lock::Held => return Err(held(path)),
-        Lock::Gone => return recover_published(disk, path, keep),
+        // Nothing was interrupted, but perhaps the deleting afterwards.
+        Lock::Gone => return delete_leftovers(disk, path).map(|_| None),
     };
     let journal = Journal::from_file(&file, path)?;
     let begun = Transaction { disk, path, journal, _lock: file };
@@ -268,34 +265,4 @@ fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<Pat
         Keep::Old => begun.restore().and_then(|()| begun.delete_new())?,
     }
     Ok(Some(begun.visible(keep)))
-}
-
-/// What is left to do when the visible set is complete: hidden files are deleted.
-fn recover_published(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
-    let leftovers = journal::path_of_leftovers(path);
-    let file = match journal::lock(&leftovers)? {
-        Lock::Ours(file) | Lock::Unknown(file) => file,
-        // It is published, and being cleaned up.
-        Lock::Held | Lock::Gone => return Ok(None),
-    };
-    let journal = Journal::from_file(&file, &leftovers)?;
-    let begun = Transaction { disk, path, journal, _lock: file };
-    let mut stays = Keep::New;
-    for (member, stamp) in &begun.journal.new {
-        if !begun.is_in(member, stamp)? {
-            stays = Keep::Old;
-        }
-    }
-    begun.delete_all()?;
-    if stays == keep {
-        return Ok(Some(begun.visible(keep)));
-    }
-    let target = journal::target_of(path);
-    let target = target.to_string_lossy();
-    Err(Error::publish(match stays {
-        Keep::New => {
-            format!("{target} was published whole before the process ended, and the old files are deleted")
-        }
-        Keep::Old => format!("publishing {target} was taken back before, and the new files are deleted"),
-    }))
 }

@@ -183,8 +183,7 @@ fn a_kill_after_the_commit_leaves_hidden_files_that_the_next_publish_or_recover_
             seen += 1;
             assert!(journal::path_of_leftovers(&scene.journal()).exists());
             if clean {
-                let error = recover(&scene.journal(), Keep::Old).unwrap_err();
-                assert!(error.to_string().contains("was published whole"), "{error}");
+                assert!(recover(&scene.journal(), Keep::Old).unwrap().is_none(), "nothing was interrupted");
             } else {
                 assert!(scene.publish(&LocalDisk { durable: true }).unwrap().is_none());
             }
