@@ -197,9 +197,17 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("function", [anyrecord.open, anyrecord.create, anyrecord.info, anyrecord.verify])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(anyrecord.open, anyrecord.create, anyrecord.info, anyrecord.verify, anyrecord.build_index, anyrecord.Folder),
+        lambda path, **keywords: anyrecord.convert(path, "new.ffr", **keywords),
+        lambda path, **keywords: anyrecord.pack(path.parent, "new.ffr", **keywords),
+        lambda path, **keywords: anyrecord.recover(path, keep="old", **keywords),
+    ],
+)
 def test_an_unknown_keyword_is_a_type_error(path: Path, function: Callable[..., object]) -> None:
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         function(path, colour="red")
 
 

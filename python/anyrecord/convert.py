@@ -219,6 +219,8 @@ def _refuse_links_out(targets: list[str]) -> None:
     real: dict[str, str] = {}
     for target in targets:
         path = os.path.realpath(target)
+        if os.path.exists(path) and not os.path.isfile(path):
+            continue  # a pipe or a device is written to as it is
         if os.path.dirname(path) != os.path.realpath(os.path.dirname(target)):
             raise ValueError(f"{target!r} is a link to a file in another folder; convert that one by itself")
         other = real.setdefault(path, target)

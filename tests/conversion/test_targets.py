@@ -116,6 +116,29 @@ def test_arguments_of_another_kind_are_type_errors() -> None:
     assert names() == ["a.ffr"]
 
 
+@pytest.mark.parametrize("options", [{"nonsense": 5}, {"num_records": 10}, {"num_records": None}, {"tally": False}])
+@pytest.mark.parametrize("target", ["b.ffr", "b.array_record", "made/"])
+def test_an_unknown_option_is_a_type_error_as_it_is_for_create(options: dict[str, Any], target: str) -> None:
+    """One of them, handed on unchecked, could publish a file that says less than it holds."""
+    make("a.ffr")
+    (keyword,) = options
+    with pytest.raises(TypeError, match=rf"convert\(\) got an unexpected keyword argument '{keyword}'"):
+        anyrecord.convert("a.ffr", target, format="ffrecord", **options)
+    assert names() == ["a.ffr"]
+
+
+def test_a_name_that_a_longer_suffix_makes_too_long_is_refused_before_anything_is_read() -> None:
+    make("a.ffr")
+    long = make("x" * 246 + ".ffr")
+
+    def read(record: bytes) -> bytes:
+        raise AssertionError("a record was read")
+
+    with pytest.raises(OSError, match="File name too long"):
+        anyrecord.convert(["a.ffr", long], "made/", format="array_record", map=read)
+    assert names("made") == []
+
+
 @pytest.mark.parametrize("name", ["missing.ffr", "missing-*.ffr", "missing@3"])
 def test_a_missing_source_is_not_found(name: str) -> None:
     with pytest.raises(FileNotFoundError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyrecord
 import pytest
-from anyrecord import PublishError, Recovered
+from anyrecord import PublishError, Recovered, _core
 
 from writing.folders import names, temporary
 from writing.stopping import can_stop, kill_at_rename
@@ -204,10 +204,8 @@ def test_what_cannot_be_deleted_after_publishing_is_a_warning_and_the_set_is_the
 ) -> None:
     path = tmp_path / "train.ffr"
     write(path, b"old", shards=2)
-    publish = anyrecord.writer._core.publish_set
-    monkeypatch.setattr(
-        anyrecord.writer._core, "publish_set", lambda *arguments: publish(*arguments) or "cannot delete x"
-    )
+    publish = _core.publish_set
+    monkeypatch.setattr(_core, "publish_set", lambda *arguments: publish(*arguments) or "cannot delete x")
     with pytest.warns(RuntimeWarning, match="is published, but hidden files of the old set are left: cannot delete x"):
         write(path, b"new", shards=3)
     assert {record[:3] for record in anyrecord.open(f"{path}@3")} == {b"new"}

@@ -150,7 +150,9 @@ pub enum Lock {
 
 /// Locks the journal at `path`, without waiting.
 pub fn lock(path: &Path) -> Result<Lock> {
-    let file = match File::open(path) {
+    // On NFS, only who may write to a file may lock it.
+    let opened = File::options().read(true).write(true).open(path).or_else(|_| File::open(path));
+    let file = match opened {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Lock::Gone),
         Err(e) => return Err(Error::io("cannot open", e).in_file(&path.to_string_lossy())),
