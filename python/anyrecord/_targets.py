@@ -82,10 +82,9 @@ def _mode(path: str) -> int | None:
 def refuse_interrupted(path: str, *, sharded: bool) -> None:
     """Raises PublishError if publishing the file, or shards of it, was interrupted. A running process does no harm."""
     folder, name = os.path.split(path)
-    own, of_folder = _core.journal_path(path, False), _core.journal_path(folder, True)
-    if sharded and os.path.lexists(own):
+    if sharded and os.path.lexists(own := _core.journal_path(path, False)):
         _core.refuse_interrupted(own)
-    if os.path.lexists(of_folder):
+    if os.path.lexists(of_folder := _core.journal_path(folder, True)):
         names = _core.journal_names(of_folder) or []
         if any((set_name(found) if sharded else found) == name for found in names):
             _core.refuse_interrupted(of_folder)

@@ -148,7 +148,7 @@ class Writer(_core.Writer):
     def _give_up(self, how: str) -> None:
         """Throws away what was written, if it was neither published nor discarded, and warns."""
         # A writer in a forked child belongs to its parent; the core leaves that one alone.
-        if self._pid != os.getpid() or self.closed or not self._discard():
+        if self._pid != os.getpid() or not self._discard():
             return
         whole = "what was written there is incomplete" if self._path is None else "nothing was published"
         warnings.warn(
@@ -215,10 +215,12 @@ def create(
 
     `path` may also be a file object with `write`; then `format` is needed, and bytes appear there as they come.
 
-    - `overwrite=True` replaces an existing file, at the moment the new one is whole.
+    - `overwrite=True` replaces an existing file, or a set of shards, at the moment the new one is whole.
     - `durable=False` does not wait for the disk: faster, but a power cut may lose the file.
     - `shards=16` deals records out to 16 files in turn, `train-00000-of-00016.ffr` and so on, balanced without
-      knowing the count. `shard_bytes` and `shard_records` fill one file after the other.
+      knowing the count. `shard_bytes` and `shard_records` fill one file after the other. All shards appear together;
+      if the process is killed while they do, `recover` finishes or undoes that.
+    - `format`: may differ from what the suffix says, since readers look at the bytes.
     - `num_records`: how many there will be, if you know. FFRecord then writes in one pass; for every format it is
       an error to write another number.
     - `threads`: how many threads encode. By default there is one for each core once there is enough to compress, but

@@ -170,6 +170,18 @@ def test_a_writer_that_finds_an_interrupted_set_at_its_end_can_be_closed_after_r
     assert names(tmp_path) == ["train-00000-of-00002.ffr", "train-00001-of-00002.ffr"]
 
 
+def test_a_writer_that_could_not_be_closed_and_is_dropped_warns_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "train.ffr"
+    out = anyrecord.create(path, shards=2, overwrite=True)
+    kill_at_rename(lambda: write(path, b"new", shards=3), 2)
+    before = temporary(tmp_path)
+    with pytest.raises(PublishError):
+        out.close()
+    with pytest.warns(RuntimeWarning, match="nothing was published"):
+        del out
+    assert len(temporary(tmp_path)) == len(before) - 2
+
+
 @pytest.mark.parametrize("keep", ["old", "new"])
 def test_a_damaged_journal_is_an_error_for_readers_writers_and_recover(path: Path, keep: Any) -> None:
     journal = path.with_name(".train.ffr.publish")
