@@ -1,8 +1,8 @@
 """What readers see of a set of files that is being published, or whose publishing was interrupted.
 
-While a set is published there is a journal beside it, `.train.ffr.publish` for the shards of `train.ffr` and `.publish`
-for files that are published together into a folder. Some files of the set are hidden then, so whoever looks for them
-is told about the journal instead of what is missing.
+While a set is published there is a journal beside it, `.train.ffr.publish` for the shards of `train.ffr`, and
+`.anyrecord-folder.publish` for files that are published together into a folder. Some files of the set are hidden then,
+so whoever looks for them is told about the journal instead of what is missing.
 """
 
 from __future__ import annotations
@@ -54,10 +54,8 @@ def refuse_unfinished_matches(pattern: str) -> None:
     """Raises PublishError if a journal names a file that the glob would match."""
     folder, name = os.path.split(pattern)
     anywhere = os.path.join(folder, "**") if name == "**" else folder
-    journals = glob.glob(os.path.join(anywhere, f".*{_SUFFIX[1:]}"), recursive=True)
-    _refuse_journals(
-        (path for path in sorted(journals) if path.endswith(_SUFFIX)), lambda found: fnmatch.fnmatch(found, name)
-    )
+    journals = glob.glob(os.path.join(anywhere, f".*{_SUFFIX}"), recursive=True)
+    _refuse_journals(sorted(journals), lambda found: fnmatch.fnmatch(found, name))
 
 
 def refuse_unfinished_file(path: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from anyrecord import _core
-from anyrecord._publishing import journals_in, refuse_unfinished_file
+from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
 from anyrecord._targets import target_path
 
 __all__ = ["Recovered", "recover"]
@@ -63,8 +64,9 @@ def recover(path: StrPath, *, keep: Literal["old", "new"]) -> Recovered:
 
 
 def _refuse_other_names(path: str, is_folder: bool) -> None:
-    """Raises PublishError if there is a journal that has to be named in another way."""
-    if not is_folder:
-        refuse_unfinished_file(path)
-    elif journals := journals_in(path):
+    """Raises PublishError, which tells the right name, if there is a journal that `path` means in another way."""
+    if is_folder and (journals := journals_in(path)):
         _core.refuse_journal(journals[0])
+    refuse_unfinished_file(path)
+    refuse_unfinished_file(re.sub("@[0-9]+$", "", path))
+    refuse_unfinished_matches(path)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyrecord
 import pytest
 from anyrecord import PublishError, Recovered, _core
+from children import LIMIT_SECONDS
 
 from writing.folders import names, temporary
-from writing.stopping import can_stop, kill_at_rename
+from writing.stopping import GO_ON, can_stop, kill_at_rename, stop_at_each
 
 pytestmark = [
     pytest.mark.skipif(not can_stop(), reason="the system has no seccomp notification"),
@@ -44,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
         write(f"{name}.tfrecord", b"new")
         write(folder / f"{name}.ffr", b"old")
     kill_at_rename(lambda: anyrecord.convert("*.tfrecord", folder, format="ffrecord", overwrite=True), 5)
-    assert ".publish" in names(folder)
+    assert ".anyrecord-folder.publish" in names(folder)
     return folder
 
 
@@ -88,7 +93,10 @@ def test_a_name_relative_to_the_working_directory_will_do(path: Path, monkeypatc
     assert len(anyrecord.open("train.ffr@2")) == 6
 
 
-@pytest.mark.parametrize("name", ["train-00000-of-00002.ffr", "train-00002-of-00003.ffr", ""])
+@pytest.mark.parametrize(
+    "name",
+    ["train-00000-of-00002.ffr", "train-00002-of-00003.ffr", "", "train.ffr@2", "train.ffr@3", "train-*", "*.ffr"],
+)
 def test_another_name_for_the_set_is_an_error_that_tells_the_right_one(path: Path, name: str) -> None:
     before = names(path.parent)
     with pytest.raises(PublishError, match=rf"anyrecord\.recover\(\"{path}\""):
@@ -110,6 +118,93 @@ def test_other_sets_and_files_in_the_folder_are_read_as_ever(path: Path) -> None
         anyrecord.open(path.with_name("missing.ffr"))
     with pytest.raises(PublishError):
         anyrecord.open(path.parent)
+
+
+def test_names_of_any_characters_are_published_and_recovered(tmp_path: Path) -> None:
+    for name in (
+        "tr ain%.ffr",
+        "line\nbreak\ttab.ffr",
+        "日本é.ffr",
+        "new old end.ffr",
+        os.fsdecode(b"\xff\x80%ff.ffr"),
+    ):
+        path = tmp_path / name
+        for keep in ("old", "new"):
+            write(path, b"old", shards=2)
+            kill_at_rename(lambda path=path: write(path, b"new", shards=2), 4)  # type: ignore[misc]
+            with pytest.raises(PublishError):
+                anyrecord.open(f"{path}@2")
+            assert anyrecord.recover(path, keep=keep)
+            assert {record[:3].decode() for record in anyrecord.open(f"{path}@2")} == {keep}
+    assert len(names(tmp_path)) == 10
+
+
+def test_a_hidden_file_of_another_program_is_no_journal(tmp_path: Path) -> None:
+    write("train.ffr", b"old", shards=2)
+    for name in (".publish", ".npm.publish"):
+        (tmp_path / name).write_text("something else")
+    assert len(anyrecord.open(".")) == len(anyrecord.open("train-*")) == len(anyrecord.open("train.ffr@2")) == 6
+    write("train.ffr", b"new", shards=2)
+    assert not anyrecord.recover("train.ffr", keep="old")
+    assert names(tmp_path) == [".npm.publish", ".publish", "train-00000-of-00002.ffr", "train-00001-of-00002.ffr"]
+
+
+def test_a_folder_that_is_gone_at_the_end_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    out = anyrecord.create(folder / "train.ffr", shards=2)
+    shutil.rmtree(folder)
+    with pytest.raises(FileNotFoundError) as caught:
+        out.close()
+    assert caught.value.filename == str(folder / "train.ffr")
+
+
+@pytest.mark.parametrize(
+    ("which", "refused", "code"), [(2, errno.EINVAL, 0), (2, errno.EIO, 1), (1, errno.EINVAL, 1), (1, errno.EIO, 1)]
+)
+def test_a_file_must_be_synced_and_a_folder_only_where_the_file_system_can(
+    tmp_path: Path, which: int, refused: int, code: int
+) -> None:
+    syncs = 0
+
+    def publish() -> None:
+        with anyrecord.create(tmp_path / "a.ffr") as out:
+            out.write(b"a")
+
+    def decide(number: int, call: str) -> int:
+        nonlocal syncs
+        syncs += call == "fsync"
+        return refused if call == "fsync" and syncs == which else GO_ON
+
+    assert stop_at_each(publish, decide) == code
+    assert syncs == which
+
+
+def test_many_that_publish_one_set_at_once_take_turns_and_readers_never_see_a_mixture(tmp_path: Path) -> None:
+    path = tmp_path / "train.ffr"
+    write(path, b"000", shards=2)
+
+    def publish(writer: int) -> None:
+        for number in range(20):
+            write(path, b"%d%02d" % (writer, number), shards=1 + (writer + number) % 3)
+
+    def read() -> int:
+        seen = 0
+        while not all(writer.done() for writer in writers) or seen == 0:
+            with suppress(PublishError):
+                assert len({record[:3] for record in anyrecord.open(f"{tmp_path}/train-*")}) == 1
+                seen += 1
+        return seen
+
+    with ThreadPoolExecutor(5) as pool:
+        writers = [pool.submit(publish, writer) for writer in range(1, 4)]
+        readers = [pool.submit(read) for _ in range(2)]
+        for writer in writers:
+            writer.result(LIMIT_SECONDS)
+        for reader in readers:
+            assert reader.result(LIMIT_SECONDS) > 0
+    assert len({record[:3] for record in anyrecord.open(tmp_path)}) == 1
+    assert not [name for name in names(tmp_path) if name.startswith(".")]
 
 
 WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [

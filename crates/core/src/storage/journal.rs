@@ -1,7 +1,7 @@
 //! The journal of a set of files that is being published: every rename that belongs to it.
 //!
 //! It lies beside the files while they are renamed, under a hidden name: `.train.ffr.publish` for the shards of
-//! `train.ffr`, and `.publish` for files that become visible together in one folder. Readers that see it refuse the
+//! `train.ffr`, and `.anyrecord-folder.publish` for files that become visible together in one folder. Readers that see it refuse the
 //! set. The process that publishes holds a lock on it, so a journal without a lock was left by a process that died.
 //!
 //! ```text
@@ -18,6 +18,7 @@
 
 use crate::error::{Error, Result};
 use crate::hash::crc32c;
+use crate::storage::publish::folder_of;
 use std::ffi::{OsStr, OsString};
 use std::fmt::{Display, Formatter};
 use std::fs::{File, Metadata, TryLockError};
@@ -25,8 +26,10 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-const FIRST_LINE: &str = "anyrecord publish 1";
+const MAGIC: &str = "anyrecord publish ";
+const VERSION: &str = "1";
 const SUFFIX: &str = ".publish";
+const OF_FOLDER: &str = ".anyrecord-folder.publish";
 /// Room for a million shards with the longest names.
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -105,7 +108,7 @@ pub fn path_for_set(path: &Path) -> PathBuf {
 
 /// The journal of files that are published together into `folder`.
 pub fn path_for_folder(folder: &Path) -> PathBuf {
-    folder.join(SUFFIX)
+    folder.join(OF_FOLDER)
 }
 
 /// Where a journal goes once the visible set is complete: hidden files that it names can be deleted.
@@ -119,8 +122,8 @@ pub fn path_of_leftovers(journal: &Path) -> PathBuf {
 pub fn target_of(journal: &Path) -> PathBuf {
     let name = journal.file_name().unwrap_or_default().to_string_lossy();
     match name.strip_suffix(SUFFIX).and_then(|name| name.strip_prefix('.')) {
-        Some(name) => journal.with_file_name(name),
-        None => journal.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned(),
+        Some(stem) if name != OF_FOLDER => journal.with_file_name(stem),
+        _ => folder_of(journal).to_owned(),
     }
 }
 
@@ -134,6 +137,12 @@ pub fn unfinished(journal: &Path) -> Error {
          or keep=\"old\" to go back"
     );
     Error::publish(what).in_file(&journal.to_string_lossy()).hint(hint)
+}
+
+fn damaged(journal: &Path) -> Error {
+    Error::publish("a set of files is being published or was interrupted, and its journal is damaged")
+        .in_file(&journal.to_string_lossy())
+        .hint("look at the files beside it, hidden ones included; then delete the journal")
 }
 
 /// What came of locking a journal.
@@ -166,7 +175,7 @@ pub fn lock(path: &Path) -> Result<Lock> {
 }
 
 /// Whether the file is still the one at `path`: whoever held the lock may have removed it meanwhile.
-fn is_at(file: &File, path: &Path) -> bool {
+pub fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(ours), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
     #[cfg(unix)]
     {
@@ -205,17 +214,29 @@ impl Journal {
         self.old.iter().chain(new).map(|member| member.name.as_os_str())
     }
 
-    /// The journal at `path`; none if there is no such file.
+    /// The journal at `path`; none if there is no such file, or if it is of another program.
     pub fn read(path: &Path) -> Result<Option<Self>> {
-        match File::open(path) {
-            Ok(file) => Self::from_file(&file, path).map(Some),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("cannot open", e).in_file(&path.to_string_lossy())),
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("cannot open", e).in_file(&path.to_string_lossy())),
+        };
+        let (journal, bytes) = Self::parse(&file, path)?;
+        let is_ours = bytes.starts_with(MAGIC.as_bytes()) || MAGIC.as_bytes().starts_with(&bytes);
+        match journal {
+            Some(journal) => Ok(Some(journal)),
+            None if is_ours => Err(damaged(path)),
+            None => Ok(None),
         }
     }
 
     /// The journal in an open file.
     pub fn from_file(file: &File, path: &Path) -> Result<Self> {
+        Self::parse(file, path)?.0.ok_or_else(|| damaged(path))
+    }
+
+    /// The journal in a file, unless it is damaged, and the bytes there.
+    fn parse(file: &File, path: &Path) -> Result<(Option<Self>, Vec<u8>)> {
         let name = path.to_string_lossy();
         let mut bytes = Vec::new();
         let read = file.take(MOST_BYTES).read_to_end(&mut bytes).and_then(|_| file.metadata());
@@ -224,16 +245,12 @@ impl Journal {
             let is_copy = inode_of(&metadata) != journal.inode;
             Journal { is_copy, ..journal }
         });
-        decoded.ok_or_else(|| {
-            Error::publish("a set of files is being published or was interrupted, and its journal is damaged")
-                .in_file(&name)
-                .hint("look at the files beside it, hidden ones included; then delete the journal")
-        })
+        Ok((decoded, bytes))
     }
 
     /// The bytes of the journal. An error where a name cannot be written.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        let mut text = format!("{FIRST_LINE}\ninode {}\n", self.inode);
+        let mut text = format!("{MAGIC}{VERSION}\ninode {}\n", self.inode);
         for (Member { hidden, name }, stamp) in &self.new {
             text += &format!("new {} {} {stamp}\n", escaped(hidden)?, escaped(name)?);
         }
@@ -255,7 +272,7 @@ impl Journal {
             return None;
         }
         let mut lines = body.split('\n');
-        if lines.next()? != FIRST_LINE {
+        if lines.next()?.strip_prefix(MAGIC)? != VERSION {
             return None;
         }
         let inode = lines.next()?.strip_prefix("inode ")?.parse().ok()?;
@@ -385,6 +402,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_another_program_is_no_journal_and_a_damaged_one_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".x.publish");
+        assert!(Journal::read(&path).unwrap().is_none());
+        for (bytes, is_ours) in
+            [(&b"npm"[..], false), (b"", true), (b"anyrec", true), (b"anyrecord publish 2", true)]
+        {
+            std::fs::write(&path, bytes).unwrap();
+            let read = Journal::read(&path);
+            assert_eq!(read.is_err(), is_ours, "{bytes:?}");
+        }
+    }
+
+    #[test]
     fn names_that_lead_out_of_the_folder_are_refused() {
         let bad = ["", ".", "..", "/etc/x", "a/b", "../x", "./x", "a/"];
         for name in bad {
@@ -406,6 +437,7 @@ mod tests {
             assert_eq!(target_of(Path::new(journal)), Path::new(target));
         }
         assert_eq!(target_of(&path_for_folder(Path::new("/d"))), Path::new("/d"));
+        assert_eq!(target_of(&path_for_folder(Path::new(""))), Path::new("."));
         let text = unfinished(Path::new("/d/.train.ffr.publish")).to_string();
         for words in [
             "is being published",

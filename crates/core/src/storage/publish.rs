@@ -273,7 +273,11 @@ fn close(file: File) -> std::io::Result<()> {
 /// Makes a rename in a folder survive a power cut.
 pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
-    File::open(folder)?.sync_all()?;
+    match File::open(folder)?.sync_all() {
+        // Some network file systems cannot sync folders, and say so; an error of the disk is another one.
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {}
+        synced => synced?,
+    }
     #[cfg(not(unix))]
     let _ = folder; // Folders cannot be synced there; the rename itself is journalled.
     Ok(())

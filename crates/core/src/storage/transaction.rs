@@ -108,7 +108,8 @@ fn begin<'a>(
     names: &[PathBuf],
     temps: &[&Path],
 ) -> Result<Transaction<'a>> {
-    let failed = |e| Error::io("cannot publish", e).in_file(&path.to_string_lossy());
+    let target = journal::target_of(path);
+    let failed = |e| Error::io("cannot publish", e).in_file(&target.to_string_lossy());
     let deadline = Instant::now() + PATIENCE;
     loop {
         (set.step)()?;
@@ -120,7 +121,9 @@ fn begin<'a>(
             continue;
         }
         let old = (set.find_old)()?;
-        refuse_existing(names, &old, set.overwrite)?;
+        if let (Some(first), false) = (old.first(), set.overwrite) {
+            return Err(exists(first));
+        }
         copy_permissions(names, temps, &old).map_err(failed)?;
         let mut file = temp_beside(path).map_err(failed)?;
         let journal = Journal::new(file.as_file()).map_err(failed)?;
@@ -134,9 +137,9 @@ fn begin<'a>(
             Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
             renamed => renamed.map_err(failed)?,
         }
-        let begun = Transaction { disk, path, journal, _lock: lock };
+        let begun = Transaction { disk, path, journal, lock };
         // Others may have published before the journal was there; from now on they wait.
-        match (set.find_old)().and_then(|now| refuse_existing(names, &now, set.overwrite).map(|()| now)) {
+        match (set.find_old)().and_then(|now| refuse_obstacles(names, &now, set.overwrite).map(|()| now)) {
             Ok(now) if now == old => return Ok(begun),
             Ok(_) => disk.remove(path).map_err(failed)?,
             Err(error) => {
@@ -166,7 +169,7 @@ fn delete_leftovers(disk: &dyn Disk, path: &Path) -> Result<bool> {
         Lock::Ours(file) | Lock::Unknown(file) => {
             // Neither a damaged journal nor a file that cannot be deleted is in anybody's way.
             if let Ok(journal) = Journal::from_file(&file, &leftovers) {
-                let _ = Transaction { disk, path, journal, _lock: file }.delete_all();
+                let _ = Transaction { disk, path, journal, lock: file }.delete_all();
             }
             Ok(true)
         }
@@ -192,7 +195,7 @@ fn refuse_other_folder(path: &Path, journal: &Path) -> Result<()> {
 }
 
 /// Refuses what is in the way: an old set that is not to be replaced, or something that is not of it.
-fn refuse_existing(names: &[PathBuf], old: &[PathBuf], overwrite: bool) -> Result<()> {
+fn refuse_obstacles(names: &[PathBuf], old: &[PathBuf], overwrite: bool) -> Result<()> {
     if let (Some(first), false) = (old.first(), overwrite) {
         return Err(exists(first));
     }
@@ -258,7 +261,7 @@ fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<Pat
         Lock::Gone => return delete_leftovers(disk, path).map(|_| None),
     };
     let journal = Journal::from_file(&file, path)?;
-    let begun = Transaction { disk, path, journal, _lock: file };
+    let begun = Transaction { disk, path, journal, lock: file };
     begun.refuse_lost(keep)?;
     match keep {
         Keep::New => begun.advance().and_then(|()| begun.delete_old())?,

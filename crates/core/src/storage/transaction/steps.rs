@@ -59,7 +59,7 @@ pub struct Transaction<'a> {
     pub path: &'a Path,
     pub journal: Journal,
     /// Held as long as this is.
-    pub _lock: File,
+    pub lock: File,
 }
 
 impl Transaction<'_> {
@@ -185,6 +185,10 @@ impl Transaction<'_> {
         }
         if let Some(error) = first {
             return Err(error);
+        }
+        // Another process may have published since, and put its own there.
+        if !journal::is_at(&self.lock, &leftovers) {
+            return Ok(());
         }
         match self.disk.remove(&leftovers) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
