@@ -23,6 +23,7 @@ from anyrecord.errors import (
     ClosedError,
     FormatError,
     LimitError,
+    PublishError,
     RecordError,
     TruncatedError,
 )
@@ -33,6 +34,7 @@ from anyrecord.mapped import MappedRecords
 from anyrecord.options import Limits
 from anyrecord.packing import pack
 from anyrecord.records import Location, Records, open
+from anyrecord.recover import Recovered, recover
 from anyrecord.writer import Writer, create
 
 __all__ = [
@@ -47,8 +49,10 @@ __all__ = [
     "Location",
     "MappedRecords",
     "Permutation",
+    "PublishError",
     "RecordError",
     "Records",
+    "Recovered",
     "Report",
     "TruncatedError",
     "Writer",
@@ -60,6 +64,7 @@ __all__ = [
     "mix",
     "open",
     "pack",
+    "recover",
     "verify",
 ]
 

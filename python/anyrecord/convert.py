@@ -9,9 +9,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from anyrecord import _core
+from anyrecord._publishing import Unchanged
+from anyrecord._targets import is_folder_name, refuse_interrupted, refuse_unwritable, target_path
 from anyrecord.options import Limits, OpenOptions, open_options
 from anyrecord.paths import FileRange, existing_shards, expand, renamed
-from anyrecord.writer import Creating, FormatOptions, Writer, count_option, format_of, new_writer, sharding_of
+from anyrecord.writer import (
+    Creating,
+    FormatOptions,
+    Writer,
+    count_option,
+    format_of,
+    new_writer,
+    refuse_unknown_options,
+    sharding_of,
+    warn_of_leftovers,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # in the standard library from Python 3.12 on
@@ -89,18 +101,19 @@ def convert(
     Records stream from one side to the other, so memory does not grow with the files: a few chunks for each thread,
     and a few bytes for each chunk of an ArrayRecord target. Between files of one format whose chunks are packed the
     same way, chunks are taken over as they are, after a look at their checksums. Nothing appears under its name
-    before everything is whole; after an exception, Ctrl-C or a kill the same call can simply be made again.
+    before everything is whole. All files then appear together or not at all. After an exception, Ctrl-C or a kill the
+    same call can be made again; only a kill in the last moment, while files get their names, needs `recover` first.
     """
+    refuse_unknown_options("convert", options)
     files = expand(sources)
+    unchanged = Unchanged([file.path for file in files])
     reading = open_options(format=source_format, limits=limits)
-    name = os.fspath(target)
-    if not isinstance(name, str):
-        raise TypeError("a path is a str or a PathLike of one, not bytes")
+    name = target_path(target)
     for what, function in (("map", map), ("progress", progress)):
         if function is not None and not callable(function):
             raise TypeError(f"{what} needs a function, not {type(function).__name__}")
     sharding = sharding_of(shards, shard_bytes, shard_records)
-    into_folder = os.path.isdir(name) or name.endswith(("/", os.sep))
+    into_folder = os.path.isdir(name) or is_folder_name(name)
     if into_folder and format is None:
         raise ValueError(f"{name} is a folder: pass format= to choose what its files become")
     if into_folder and sharding[0] != "one":
@@ -119,13 +132,18 @@ def convert(
         options={keyword: value for keyword, value in options.items() if value is not None},
         map=map,
         progress=progress,
-        total=sum(os.path.getsize(file.path) for file in files),
+        total=0,
     )
     pairs = _one_to_one(files, name, job) if into_folder else [(files, name)]
-    _refuse_loss(files, [path for _, path in pairs], job.creating)
+    targets = [path for _, path in pairs]
+    _refuse_loss(files, targets, job.creating)
     if into_folder:
         os.makedirs(name, exist_ok=True)
-    return _convert(pairs, job)
+        _refuse_links_out(targets)
+    for path in targets:
+        refuse_unwritable(path, sharded=sharding[0] != "one")
+        refuse_interrupted(path, sharded=sharding[0] != "one")
+    return _convert(pairs, job, unchanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +212,22 @@ def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating)
             raise ValueError(f"{target!r} is the source {source!r} and would be replaced by {files[number].path!r}")
 
 
+def _refuse_links_out(targets: list[str]) -> None:
+    """Files that appear together are in one folder, and each under a name of its own."""
+    if len(targets) == 1:
+        return
+    real: dict[str, str] = {}
+    for target in targets:
+        path = os.path.realpath(target)
+        if os.path.exists(path) and not os.path.isfile(path):
+            continue  # a pipe or a device is written to as it is
+        if os.path.dirname(path) != os.path.realpath(os.path.dirname(target)):
+            raise ValueError(f"{target!r} is a link to a file in another folder; convert that one by itself")
+        other = real.setdefault(path, target)
+        if other is not target:
+            raise ValueError(f"{other!r} and {target!r} are links to one file; convert one of them elsewhere")
+
+
 def _identity(path: str) -> object:
     try:
         found = os.stat(path)
@@ -202,21 +236,24 @@ def _identity(path: str) -> object:
     return found.st_dev, found.st_ino
 
 
-def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:
+def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unchanged) -> Converted:
     written: list[Writer] = []
     before = 0
     try:
-        for files, path in pairs:
-            written.append(_write(files, path, job, before))
-            before += sum(os.path.getsize(file.path) for file in files)
-            if job.progress is not None and before < job.total:
-                job.progress(before, job.total)
-        if job.progress is not None:
-            job.progress(job.total, job.total)
-        paths = _publish(written, job.creating)
+        with unchanged:
+            job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
+            for files, path in pairs:
+                written.append(_write(files, path, job, before))
+                before += sum(os.path.getsize(file.path) for file in files)
+                if job.progress is not None and before < job.total:
+                    job.progress(before, job.total)
+            if job.progress is not None:
+                job.progress(job.total, job.total)
+        _publish(written, job.creating.overwrite)
     finally:
         for writer in written:
             writer._discard()  # does nothing to those that are published
+    paths = [path for writer in written for path in writer.paths]
     return Converted(
         format=job.creating.format,
         records=sum(writer.num_records for writer in written),
@@ -226,18 +263,17 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:
     )
 
 
-def _publish(written: list[Writer], creating: Creating) -> list[str]:
-    """Makes all files appear. If one of them cannot, those before it are taken back, unless they replaced others."""
-    paths: list[str] = []
-    try:
-        for writer in written:
-            paths += writer._publish_sealed()
-    except BaseException:
-        if not creating.overwrite:
-            for path in paths:
-                os.unlink(path)
-        raise
-    return paths
+def _publish(written: list[Writer], overwrite: bool) -> None:
+    """Makes all files appear, or none."""
+    if len(written) == 1:
+        written[0]._publish_sealed()
+        return
+    paths = [writer._path or "" for writer in written]
+    folder = os.path.dirname(paths[0])
+    left = _core.publish_set(written, _core.journal_path(folder, True), overwrite, None)
+    for writer, path in zip(written, paths, strict=True):
+        writer._names = [path]
+    warn_of_leftovers(folder or os.curdir, left)
 
 
 def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:

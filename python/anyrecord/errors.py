@@ -5,6 +5,7 @@
     │   ├── TruncatedError   the file ends before it should
     │   └── ChecksumError    a hash does not match
     ├── LimitError           a declared size is over a limit
+    ├── PublishError         a set of files is being published, or publishing it was interrupted
     └── ClosedError          used after close (also ValueError)
 
 `FileNotFoundError`, `FileExistsError`, `PermissionError`, `IndexError` and `TypeError` stay what they are.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ChecksumError", "ClosedError", "FormatError", "LimitError", "RecordError", "TruncatedError"]
+__all__ = ["ChecksumError", "ClosedError", "FormatError", "LimitError", "PublishError", "RecordError", "TruncatedError"]
 
 
 class RecordError(Exception):
@@ -67,6 +68,13 @@ class ChecksumError(FormatError):
 
 class LimitError(RecordError):
     """A declared size is over a limit; the message names the keyword that raises it."""
+
+
+class PublishError(RecordError):
+    """A set of files is being published, or publishing it was interrupted; `anyrecord.recover` finishes or undoes it.
+
+    `path` is the journal, where there is one.
+    """
 
 
 class ClosedError(RecordError, ValueError):

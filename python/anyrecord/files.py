@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyrecord import _core
+from anyrecord._publishing import Unchanged
 from anyrecord.errors import RecordError
 from anyrecord.options import Limits, OpenOptions, open_options
 from anyrecord.paths import expand
@@ -159,12 +160,13 @@ def verify(
 def _verify_paths(
     paths: list[str], options: OpenOptions, progress: Callable[[int, int], object] | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    total, before, found = sum(os.path.getsize(path) for path in paths), 0, []
-    for path in paths:
-        step = None if progress is None else _Step(progress, before, total)
-        report = _core.verify_path(path, options, step)
-        before += report["file_bytes"]
-        found.append((path, report))
+    with Unchanged(paths):
+        total, before, found = sum(os.path.getsize(path) for path in paths), 0, []
+        for path in paths:
+            step = None if progress is None else _Step(progress, before, total)
+            report = _core.verify_path(path, options, step)
+            before += report["file_bytes"]
+            found.append((path, report))
     return found
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from anyrecord import _core
+from anyrecord._targets import refuse_unwritable, target_path
 from anyrecord.listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
 from anyrecord.writer import create
 
@@ -49,8 +51,11 @@ def pack(
     - `durable=False` does not wait for the disk.
     - `progress(done, total)` is called with bytes after each file, and once at the end.
     """
-    folder, name = os.fspath(source), os.fspath(target)
+    folder, name = os.fspath(source), target_path(target)
     _refuse_inside(folder, name)
+    if _core.format_of_suffix(name) not in (None, "ffrecord"):
+        raise ValueError(f"a packed folder is an FFRecord file, and {name!r} ends like another format; end it in .ffr")
+    refuse_unwritable(name, sharded=False)
     files = _Files()
     files.scan(folder, files.tree, (), 0)
     total = sum(files.sizes)

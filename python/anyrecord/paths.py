@@ -23,8 +23,14 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from anyrecord import _core
+from anyrecord._publishing import (
+    ATTEMPTS,
+    refuse_unfinished,
+    refuse_unfinished_file,
+    refuse_unfinished_matches,
+)
 
-__all__ = ["RECORD_SUFFIXES", "FileRange", "existing_shards", "expand", "renamed", "shard_paths"]
+__all__ = ["RECORD_SUFFIXES", "FileRange", "existing_shards", "expand", "renamed", "set_name", "shard_paths"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -114,6 +120,16 @@ def renamed(name: str, suffix: str) -> str:
     return prefix + suffix
 
 
+def set_name(name: str) -> str | None:
+    """The file name whose shards `shard_paths` would call so; None where it is no name of a shard.
+
+    >>> set_name("train-00000-of-00002.array_record")
+    'train.array_record'
+    """
+    match = _SHARD.fullmatch(name)
+    return None if match is None else match[1] + match[4]
+
+
 def existing_shards(path: str) -> list[str]:
     """The files that are there now and that `shard_paths(path, count)` names for some count.
 
@@ -150,6 +166,15 @@ def _not_found(message: str) -> FileNotFoundError:
 
 
 def _expand_one(path: str) -> list[FileRange]:
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _find(path)
+        except (FileNotFoundError, ValueError):  # a set that was replaced while we looked is found the next time
+            continue
+    return _find(path)
+
+
+def _find(path: str) -> list[FileRange]:
     mode = _mode(path)
     if mode is not None:
         return _whole(_folder(path)) if stat.S_ISDIR(mode) else [FileRange(path)]
@@ -164,6 +189,7 @@ def _expand_one(path: str) -> list[FileRange]:
         return _whole(shards)
     if magic:
         return _whole(_glob(path))
+    refuse_unfinished_file(path)
     os.stat(path)  # raises the error that belongs to this path
     return [FileRange(path)]
 
@@ -212,6 +238,7 @@ def _numbered(path: str, magic: bool) -> list[str] | None:
             paths.append(os.path.join(folder, entry.name))
         else:
             other_counts.add(int(shard[3]))
+    refuse_unfinished(folder, lambda name: (found := _SHARD.fullmatch(name)) and (found[1], found[4]) in wanted)
     if not paths:
         if magic:
             return None
@@ -243,12 +270,14 @@ def _conventions(name: str) -> list[tuple[str, str]]:
 def _glob(pattern: str) -> list[str]:
     matches = sorted(set(glob.glob(pattern, recursive=True)))  # two ** in one pattern find a file twice
     files = [match for match in matches if not os.path.isdir(match)]
+    refuse_unfinished_matches(pattern)
     if files:
         _check_sets(files)
         return files
     if matches:
         message = "only folders match the pattern, and a glob reads files; add '/*' for the files in them"
-    elif _RANGE.fullmatch(pattern):
+    elif part := _RANGE.fullmatch(pattern):
+        refuse_unfinished_file(part[1])
         message = "no file matches the pattern, and a range [a:b] needs the name of one existing file before it"
     else:
         message = "no file matches the pattern"
@@ -263,6 +292,7 @@ def _folder(folder: str) -> list[str]:
         if suffix and _is_readable(entry):
             paths.append(os.path.join(folder, entry.name))
             suffixes[suffix] += 1
+    refuse_unfinished(folder)
     if not paths:
         raise _not_found(
             f"no record file is directly in the folder {folder!r}: looked for {', '.join(RECORD_SUFFIXES)}; "

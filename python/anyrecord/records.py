@@ -7,10 +7,11 @@ import io
 import os
 import warnings
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
+from anyrecord._publishing import unmixed
 from anyrecord.errors import ClosedError, FormatError
 from anyrecord.iteration import BatchIterator, position_of
 from anyrecord.mapped import MappedRecords
@@ -120,8 +121,11 @@ def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
     if isinstance(source, bytes | bytearray | memoryview):
         return _core.open_bytes(bytes(source), "<bytes>", options)
     if isinstance(source, str | os.PathLike) or not hasattr(source, "read"):
-        files = expand(source)
-        return _core.open_paths([(file.path, file.start, file.stop) for file in files], options)
+        paths = list(source) if isinstance(source, Iterator) else source
+        return unmixed(
+            lambda: expand(paths),
+            lambda files: _core.open_paths([(file.path, file.start, file.stop) for file in files], options),
+        )
     return _core.open_object(source, options)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import warnings
+import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, TypeAlias, TypedDict
 
 from anyrecord import _core
+from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
 from anyrecord.errors import ClosedError
 from anyrecord.options import MOST_THREADS, tell_if_worker
 from anyrecord.paths import existing_shards, shard_paths
@@ -55,44 +59,71 @@ class Writer(_core.Writer):
     """Writes records. Made by `anyrecord.create`; use it in a `with` block.
 
     Leaving the block publishes the file; leaving it by an exception publishes nothing. `num_records` and
-    `num_bytes` tell what was written so far.
+    `num_bytes` tell what was written so far. A writer that is neither closed nor discarded publishes nothing, and a
+    RuntimeWarning says so.
     """
 
     # `write`, `write_many`, `num_records`, `num_bytes`, `format` and `closed` are in the extension type.
 
     _path: str | None
-    _is_sharded: bool
+    _sharding: tuple[str, int]
     _overwrite: bool
+    _names: list[str] | None = None
+    """What was published; None before."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that this writer has published, or will publish when it is closed.
+
+        The names of shards hold their number. With `shard_bytes` and `shard_records` it is known at the end, so the
+        list is empty until the writer is closed. It is empty for a file object, and after `discard` or an error.
+
+        >>> import anyrecord, os
+        >>> with anyrecord.create("train.ffr", shards=2, overwrite=True) as out:
+        ...     out.write_many([b"one", b"two"])
+        >>> [os.path.basename(path) for path in out.paths]
+        ['train-00000-of-00002.ffr', 'train-00001-of-00002.ffr']
+        """
+        if self._names is not None:
+            return list(self._names)
+        if self._path is None or self.closed:
+            return []
+        kind, number = self._sharding
+        if kind == "one":
+            return [self._path]
+        return shard_paths(self._path, number) if kind in ("turns", "told") else []
 
     def close(self) -> None:
         """Finishes the file and makes it appear under its name. A second call does nothing."""
-        if self._published:
-            return
-        self._publish_sealed()
+        if self._names is None:
+            self._publish_sealed()
 
-    def _publish_sealed(self) -> list[str]:
-        """Publishes, sealing first where that was not done; returns the names."""
+    def _publish_sealed(self) -> None:
+        """Publishes, sealing first where that was not done."""
         count = self._seal()
-        if not self._is_sharded or self._path is None:
-            names = [] if self._path is None else [self._path]
-            self._publish([], [])
+        if self._path is None:
+            self._publish()
+            self._names = []
+        elif self._sharding[0] == "one":
+            refuse_interrupted(self._path, sharded=False)
+            self._publish()
+            self._names = [self._path]
         else:
-            names = shard_paths(self._path, count)
-            old = existing_shards(self._path) if self._overwrite else []
-            self._publish(names, old)
-        self._published = True
-        return names
+            refuse_interrupted(self._path, sharded=True)
+            names, path = shard_paths(self._path, count), self._path
+            journal = _core.journal_path(path, False)
+            left = _core.publish_set([self], journal, self._overwrite, (names, lambda: existing_shards(path)))
+            self._names = names
+            warn_of_leftovers(path, left)
 
     def discard(self) -> None:
         """Throws away what was written: nothing is published, and an existing file stays as it was.
 
         An error once the file is published: it cannot be taken back.
         """
-        if self._published:
-            raise ValueError(f"{self._path or 'the output'} is published already; delete it to be rid of it")
+        if self._names is not None:
+            raise ValueError(f"{self._path or 'the output'} is published already; delete the file to remove it")
         self._discard()
-
-    _published = False
 
     def __enter__(self) -> Self:
         if self.closed:
@@ -104,22 +135,28 @@ class Writer(_core.Writer):
     ) -> None:
         if kind is not None:
             self._discard()
-        elif not self._published and not self._is_discarded:
+        elif not self._is_discarded:
             self.close()
 
     @property
     def _is_discarded(self) -> bool:
-        return self.closed and not self._published
+        return self.closed and self._names is None
 
     def __del__(self) -> None:
+        self._give_up("dropped before it was closed")
+
+    def _give_up(self, how: str) -> None:
+        """Throws away what was written, if it was neither published nor discarded, and warns."""
         # A writer in a forked child belongs to its parent; the core leaves that one alone.
-        if self._pid == os.getpid() and not self._published and not self.closed and self._discard():
-            warnings.warn(
-                f"a writer of {self._path or 'a file object'} was dropped before it was closed; nothing was published",
-                ResourceWarning,
-                stacklevel=2,
-                source=self,
-            )
+        if self._pid != os.getpid() or not self._discard():
+            return
+        whole = "what was written there is incomplete" if self._path is None else "nothing was published"
+        warnings.warn(
+            f"a writer of {self._path or 'a file object'} with {self.num_records} records was {how}; {whole}: "
+            "use a with block, or call close()",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     _pid = 0
 
@@ -128,6 +165,23 @@ class Writer(_core.Writer):
         return (
             f"<anyrecord.Writer: {self.format} to {self._path or 'a file object'}, {self.num_records} records, {state}>"
         )
+
+
+_ALIVE: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+@atexit.register
+def _give_up_at_exit() -> None:
+    """For writers that are still there when the interpreter ends. Later, when they are dropped, nobody may be told."""
+    for writer in list(_ALIVE):
+        writer._give_up("still open at the end of the program, and discarded")
+
+
+def warn_of_leftovers(path: str, problem: str | None) -> None:
+    """Warns if a set was published, and something that it replaced is still on disk."""
+    if problem is not None:
+        text = f"{path} is published, but hidden files of the old set are left: {problem}"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def create(
@@ -161,10 +215,12 @@ def create(
 
     `path` may also be a file object with `write`; then `format` is needed, and bytes appear there as they come.
 
-    - `overwrite=True` replaces an existing file, at the moment the new one is whole.
+    - `overwrite=True` replaces an existing file, or a set of shards, at the moment the new one is whole.
     - `durable=False` does not wait for the disk: faster, but a power cut may lose the file.
     - `shards=16` deals records out to 16 files in turn, `train-00000-of-00016.ffr` and so on, balanced without
-      knowing the count. `shard_bytes` and `shard_records` fill one file after the other.
+      knowing the count. `shard_bytes` and `shard_records` fill one file after the other. All shards appear together;
+      if the process is killed while they do, `recover` finishes or undoes that.
+    - `format`: may differ from what the suffix says, since readers look at the bytes.
     - `num_records`: how many there will be, if you know. FFRecord then writes in one pass; for every format it is
       an error to write another number.
     - `threads`: how many threads encode. By default there is one for each core once there is enough to compress, but
@@ -179,12 +235,14 @@ def create(
     - ffrecord: none
     """
     sharding = sharding_of(shards, shard_bytes, shard_records)
-    target: Any = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    if isinstance(target, bytes):
-        raise TypeError("a path is a str or a PathLike of one, not bytes")
-    if isinstance(target, str):
+    target: Any = path
+    if isinstance(path, str | os.PathLike):
+        target = target_path(path)
+        refuse_folder_name(target)
         # The file is published where it was asked for, whatever the working directory is by then.
         target = os.path.abspath(target)
+    elif isinstance(path, bytes):
+        raise TypeError("a path is a str or a PathLike of one, not bytes")
     name = target if isinstance(target, str) else None
     if name is None and sharding[0] != "one":
         raise ValueError("shards need a path, not a file object")
@@ -196,8 +254,13 @@ def create(
         sharding=sharding,
         num_records=count_option("num_records", num_records, 0),
     )
-    if name is not None and sharding[0] != "one" and not overwrite:
-        _refuse_existing(name)
+    if name is not None:
+        is_sharded = sharding[0] != "one"
+        if is_sharded:
+            refuse_unwritable(name, sharded=True)
+        refuse_interrupted(name, sharded=is_sharded)
+        if is_sharded and not overwrite:
+            _refuse_existing(name)
     keywords = {
         "codec": codec,
         "level": level,
@@ -219,9 +282,17 @@ def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Wri
         keywords = {"codec": implied[0], **keywords} if implied else keywords
     writer = Writer(target, creating, keywords)
     writer._path = target if isinstance(target, str) else None
-    writer._overwrite, writer._pid = creating.overwrite, os.getpid()
-    writer._is_sharded = creating.sharding[0] != "one"
+    writer._overwrite, writer._sharding = creating.overwrite, creating.sharding
+    writer._pid = os.getpid()
+    _ALIVE.add(writer)
     return writer
+
+
+def refuse_unknown_options(function: str, options: Mapping[str, object]) -> None:
+    """Raises TypeError for a keyword that no format has, as Python does for a function that names its keywords."""
+    for keyword in options:
+        if keyword not in FormatOptions.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {keyword!r}")
 
 
 def format_of(path: str | None) -> str:

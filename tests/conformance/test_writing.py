@@ -186,7 +186,7 @@ def test_a_dropped_writer_warns_and_leaves_nothing_behind(case: Case) -> None:
         anyrecord.create(f"a{case.suffix}", **case.options).write(b"1")
         gc.collect()
 
-    with pytest.warns(ResourceWarning, match=f"a{case.suffix}"):
+    with pytest.warns(RuntimeWarning, match=f"a{case.suffix}"):
         write_and_drop()
     assert names() == []
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyrecord
 import pytest
+from anyrecord import _core
 
 
 def unpickled(path: Path) -> Any:
@@ -174,3 +175,22 @@ def test_names_that_are_not_utf8_survive(tmp_path: Path) -> None:
     assert dict(folder) == {os.fsdecode(raw): b"latin"}
     folder.unpack(tmp_path / "back")
     assert os.listdir(os.fsencode(tmp_path / "back")) == [raw]
+
+
+@pytest.mark.parametrize("suffix", [suffix for suffix, format in _core.suffixes() if format != "ffrecord"])
+def test_a_suffix_of_another_format_is_refused(tree: Path, tmp_path: Path, suffix: str) -> None:
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ValueError, match=r"ends like another format; end it in \.ffr"):
+        anyrecord.pack(tree, tmp_path / f"packed{suffix}")
+    assert sorted(tmp_path.iterdir()) == before
+    for name in ("packed.ffr", "packed", "packed.bin", f"packed{suffix}.bin"):
+        anyrecord.pack(tree, tmp_path / name, durable=False)
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".ffr", "x.ffr/", "missing/x.ffr", "folder.ffr"])
+def test_a_target_that_cannot_be_is_refused_before_the_folder_is_looked_at(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.ffr").mkdir()
+    with pytest.raises(OSError) as caught:
+        anyrecord.pack(tmp_path / "source that is not there either", name)
+    assert "source" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.ffr"]

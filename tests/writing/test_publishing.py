@@ -126,7 +126,7 @@ def test_a_dropped_writer_warns_and_leaves_nothing(path: Path) -> None:
         del out
         gc.collect()
     (warning,) = caught
-    assert warning.category is ResourceWarning
+    assert warning.category is RuntimeWarning
     assert str(path) in str(warning.message)
     assert "nothing was published" in str(warning.message)
     assert names(path.parent) == []

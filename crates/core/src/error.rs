@@ -26,6 +26,8 @@ pub enum Kind {
     Memory,
     /// Used after it was closed.
     Closed,
+    /// A set of files is being published, or publishing it was interrupted.
+    Publish,
     /// An argument of the caller is wrong.
     Argument,
     /// A record number outside the file.
@@ -95,6 +97,11 @@ impl Error {
     /// Used after it was closed.
     pub fn closed(what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Closed, what)
+    }
+
+    /// A set of files is being published, or publishing it was interrupted.
+    pub fn publish(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::Publish, what)
     }
 
     /// The operating system said no.

@@ -1,7 +1,7 @@
 //! Writing: group, encode, sequence, publish.
 //!
 //! A [`Writer`] deals records out to one file or to many shards ([`file`] writes each). Nothing appears under
-//! a final name before [`publish`](SealedSet::publish), and a writer that is dropped leaves everything as it was.
+//! a final name before it is published ([`SealedSet`]), and a writer that is dropped leaves everything as it was.
 
 pub mod file;
 pub mod pool;
@@ -92,12 +92,15 @@ impl Writer {
     /// A writer of `path`, or of shards beside it.
     pub fn create(path: &Path, format: &'static dyn Format, options: CreateOptions) -> Result<Self> {
         if options.sharding != Sharding::One
-            && std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir())
+            && let Ok(metadata) = std::fs::metadata(path)
+            && !metadata.is_file()
         {
-            return Err(Error::argument(
-                "shards are files of their own, which a device or a pipe cannot hold",
-            )
-            .in_file(&path.to_string_lossy()));
+            let error = if metadata.is_dir() {
+                Error::io("cannot create", std::io::ErrorKind::IsADirectory.into())
+            } else {
+                Error::argument("shards are files of their own, which a device or a pipe cannot hold")
+            };
+            return Err(error.in_file(&path.to_string_lossy()));
         }
         let mut writer = Self::new(path, format, options)?;
         let count = if let Sharding::Turns(n) = writer.options.sharding { n } else { 1 };
@@ -157,9 +160,12 @@ impl Writer {
     fn new_file(&self, shard: u64) -> Result<FileWriter> {
         let encoder = self.format.encoder(&self.format_options(shard))?;
         let CreateOptions { overwrite, durable, sharding, tally, .. } = self.options;
-        // Shards get their names, and are checked against existing files, when they are published.
-        let overwrite = overwrite || sharding != Sharding::One;
-        let file = FileWriter::create(&self.path, overwrite, durable, encoder, self.pool.clone())?;
+        let pool = self.pool.clone();
+        let file = if sharding == Sharding::One {
+            FileWriter::create(&self.path, overwrite, durable, encoder, pool)?
+        } else {
+            FileWriter::create_shard(&self.path, durable, encoder, pool)?
+        };
         Ok(file.with_tally(tally))
     }
 
@@ -348,33 +354,8 @@ impl SealedSet {
         self.0.into_iter().try_for_each(|(sealed, _)| sealed.publish())
     }
 
-    /// Makes all files appear under `names`, one each, after removing the old set `replaced`.
-    ///
-    /// A set cannot appear all at once. A kill in between leaves some of N shards of N, which readers refuse as
-    /// incomplete, never a readable mixture of old and new; an error takes back what was published.
-    pub fn publish_as(self, names: &[PathBuf], replaced: &[PathBuf]) -> Result<()> {
-        if names.len() != self.0.len() {
-            return Err(Error::argument(format!("{} names for {} files", names.len(), self.0.len())));
-        }
-        for old in replaced {
-            match std::fs::remove_file(old) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("cannot remove", e).in_file(&old.to_string_lossy()));
-                }
-                _ => {}
-            }
-        }
-        let mut published: Vec<&PathBuf> = Vec::new();
-        for ((sealed, _), name) in self.0.into_iter().zip(names) {
-            if let Err(error) = sealed.with_name(name).exclusive().publish() {
-                for path in published {
-                    // The error that stopped us is the one to tell; these are ours and incomplete.
-                    let _ = std::fs::remove_file(path);
-                }
-                return Err(error);
-            }
-            published.push(name);
-        }
-        Ok(())
+    /// The files, to be published together with others: see [`transaction`](crate::storage::transaction).
+    pub fn into_files(self) -> impl Iterator<Item = Sealed> {
+        self.0.into_iter().map(|(sealed, _)| sealed)
     }
 }

@@ -26,6 +26,7 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         Kind::Checksum => "ChecksumError",
         Kind::Limit => "LimitError",
         Kind::Closed => "ClosedError",
+        Kind::Publish => "PublishError",
         Kind::Argument => return Ok(PyValueError::new_err(error.to_string())),
         Kind::Memory => return Ok(PyMemoryError::new_err(error.to_string())),
         Kind::Index => return Ok(PyIndexError::new_err(error.to_string())),
@@ -60,20 +61,32 @@ fn inner(error: Error) -> PyErr {
 /// `OSError(errno, text, path)`, from which Python itself makes the right subclass.
 fn os_error(error: &Error) -> PyErr {
     let Kind::Io(io) = error.kind() else { return PyOSError::new_err(error.to_string()) };
-    let errno = io.raw_os_error().unwrap_or(match io.kind() {
-        // Linux numbers, which are the same on every system that has these conditions.
+    let text = error.to_string();
+    let path = error.file().map(str::to_owned);
+    // The path is an attribute of its own, and Python prints it behind the text.
+    let text =
+        path.as_ref().map_or_else(|| text.clone(), |path| text.replacen(&format!(" in {path}"), "", 1));
+    match (io.raw_os_error(), path) {
+        // Such a number is not an errno there; Python finds the errno that belongs to it.
+        (Some(code), path) if cfg!(windows) => PyOSError::new_err((0, text, path, code)),
+        (code, Some(path)) => PyOSError::new_err((code.unwrap_or_else(|| errno_of(io.kind())), text, path)),
+        (code, None) => PyOSError::new_err((code.unwrap_or_else(|| errno_of(io.kind())), text)),
+    }
+}
+
+/// The errno of an error that did not come from the system. These have the same number on Linux, macOS and Windows.
+fn errno_of(kind: ErrorKind) -> i32 {
+    match kind {
         ErrorKind::NotFound => 2,
+        ErrorKind::Interrupted => 4,
+        ErrorKind::OutOfMemory => 12,
+        ErrorKind::PermissionDenied => 13,
         ErrorKind::AlreadyExists => 17,
+        ErrorKind::NotADirectory => 20,
         ErrorKind::IsADirectory => 21,
         ErrorKind::InvalidInput => 22,
+        ErrorKind::StorageFull => 28,
+        ErrorKind::BrokenPipe => 32,
         _ => 5,
-    });
-    let text = error.to_string();
-    match error.file() {
-        // The path is an attribute of its own, and Python prints it behind the text.
-        Some(path) => {
-            PyOSError::new_err((errno, text.replacen(&format!(" in {path}"), "", 1), path.to_owned()))
-        }
-        None => PyOSError::new_err((errno, text)),
     }
 }

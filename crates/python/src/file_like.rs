@@ -156,8 +156,10 @@ fn write_all(object: &Bound<'_, PyAny>, mut bytes: &[u8]) -> PyResult<()> {
         let written = match written.is_none() {
             // To a raw file it means that nothing could be written now; many other objects mean all of it.
             true if object.is_instance(&object.py().import("io")?.getattr("RawIOBase")?)? => {
+                // Its number differs between systems.
+                let number = object.py().import("errno")?.getattr("EAGAIN")?.unbind();
                 return Err(PyBlockingIOError::new_err((
-                    11,
+                    number,
                     "the file object would block; wrap it in a buffered writer",
                 )));
             }

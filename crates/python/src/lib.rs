@@ -12,6 +12,7 @@
 //! | `records` | `Records`: the sequence |
 //! | `iteration` | its iterator |
 //! | `writer` | `Writer` |
+//! | `publishing` | sets of files that are published together |
 //! | `owned` | a lock that neither a fork nor a caller's object can hang |
 //! | `file_like` | Python file objects as storage and output |
 //! | `files` | `info` and `verify` |
@@ -28,6 +29,7 @@ mod iteration;
 mod opening;
 mod order;
 mod owned;
+mod publishing;
 mod records;
 mod views;
 mod writer;
@@ -87,6 +89,12 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(opening::open_object, m)?)?;
     m.add_function(wrap_pyfunction!(opening::open_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(opening::restore, m)?)?;
+    m.add_function(wrap_pyfunction!(publishing::publish_set, m)?)?;
+    m.add_function(wrap_pyfunction!(publishing::journal_path, m)?)?;
+    m.add_function(wrap_pyfunction!(publishing::journal_names, m)?)?;
+    m.add_function(wrap_pyfunction!(publishing::refuse_interrupted, m)?)?;
+    m.add_function(wrap_pyfunction!(publishing::refuse_journal, m)?)?;
+    m.add_function(wrap_pyfunction!(publishing::recover, m)?)?;
     m.add_function(wrap_pyfunction!(views::order_of, m)?)?;
     m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;
     m.add_function(wrap_pyfunction!(views::concat, m)?)?;

@@ -109,6 +109,24 @@ impl Writer {
         Ok(result)
     }
 
+    /// The sealed files, to be published now. Until that is done, the writer counts as given up.
+    pub fn take_sealed(&self, py: Python<'_>) -> PyResult<SealedSet> {
+        let mut state = self.lock(py)?;
+        match std::mem::replace(&mut *state, State::Done("given up after an error")) {
+            State::Sealed(sealed) => Ok(sealed),
+            other => {
+                *state = other;
+                Err(Failure(done(&state)).into())
+            }
+        }
+    }
+
+    /// To be called when what [`take_sealed`](Self::take_sealed) gave is published.
+    pub fn set_published(&self, py: Python<'_>) -> PyResult<()> {
+        *self.lock(py)? = State::Done("closed");
+        Ok(())
+    }
+
     fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
         let mut state = self.lock(py)?;
         let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
@@ -256,22 +274,11 @@ impl Writer {
         Ok(checked.map_err(Failure)?)
     }
 
-    /// Makes the sealed files appear, under `names` if they are shards.
-    fn _publish(&self, py: Python<'_>, names: Vec<PathBuf>, replaced: Vec<PathBuf>) -> PyResult<()> {
-        let mut state = self.lock(py)?;
-        match std::mem::replace(&mut *state, State::Done("given up after an error")) {
-            State::Sealed(sealed) => {
-                let publish =
-                    || if names.is_empty() { sealed.publish() } else { sealed.publish_as(&names, &replaced) };
-                py.detach(publish).map_err(Failure)?;
-                *state = State::Done("closed");
-                Ok(())
-            }
-            other => {
-                *state = other;
-                Err(Failure(done(&state)).into())
-            }
-        }
+    /// Makes the one sealed file appear under its name.
+    fn _publish(&self, py: Python<'_>) -> PyResult<()> {
+        let sealed = self.take_sealed(py)?;
+        py.detach(|| sealed.publish()).map_err(Failure)?;
+        self.set_published(py)
     }
 
     /// Throws everything away; returns whether there was anything left to throw away.

@@ -76,7 +76,7 @@ def theirs(folder: Path) -> Side:
 def attempt(case: Case, side: Side) -> tuple[Any, Exception | None]:
     """What a call returns, or what it raises."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # cases that end with an open writer
+        warnings.simplefilter("ignore", RuntimeWarning)  # cases that end with an open writer
         try:
             return case(side), None
         except Exception as error:

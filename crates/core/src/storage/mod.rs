@@ -15,7 +15,8 @@
 //! | [`memory`] | bytes that are already in memory |
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
 //! | [`window`] | reading from front to back, in large pieces or skipping |
-//! | [`output`], [`publish`] | what a writer writes to; how a file appears whole or not at all |
+//! | [`output`] | what a writer writes to |
+//! | [`publish`], [`transaction`], [`journal`] | how a file, or a set of files, appears whole or not at all; what is left to do meanwhile |
 //!
 //! Another way of reading (an object store) is one more file here with one more `impl Storage`.
 
@@ -30,6 +31,7 @@ pub mod file;
 pub mod file_set;
 pub mod handles;
 mod identity;
+pub mod journal;
 pub mod location;
 #[cfg(target_os = "linux")]
 pub mod map;
@@ -44,6 +46,7 @@ pub mod publish;
 #[cfg(target_os = "linux")]
 mod sigbus;
 pub mod spool;
+pub mod transaction;
 #[cfg(target_os = "linux")]
 pub mod uring;
 #[cfg(unix)]

@@ -1,6 +1,7 @@
 //! What a writer writes to. Bytes go forward; some outputs can also be patched where they were.
 
 use crate::error::{Error, Result};
+use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -27,6 +28,46 @@ pub trait Output: Send {
     /// A folder on the same disk, for a format that has to spool; none: the system's own.
     fn spool_folder(&self) -> Option<&Path> {
         None
+    }
+}
+
+/// Opens a pipe or a device for writing. A pipe that nobody opens for reading within a second is an error.
+pub fn open_special(path: &Path, metadata: &Metadata) -> Result<File> {
+    let failed = |e| Error::io("cannot open", e).in_file(&path.to_string_lossy());
+    #[cfg(unix)]
+    if std::os::unix::fs::FileTypeExt::is_fifo(&metadata.file_type()) {
+        return open_fifo(path);
+    }
+    #[cfg(not(unix))]
+    let _ = metadata;
+    File::options().write(true).open(path).map_err(failed)
+}
+
+/// A plain open would wait for a reader for ever, and no signal would end it.
+#[cfg(unix)]
+fn open_fifo(path: &Path) -> Result<File> {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+    use rustix::io::Errno;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::time::{Duration, Instant};
+
+    let failed = |e| Error::io("cannot open", e).in_file(&path.to_string_lossy());
+    let deadline = Instant::now() + Duration::from_secs(1);
+    loop {
+        let is_late = Instant::now() >= deadline;
+        let mut options = File::options();
+        match options.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path) {
+            Ok(file) => {
+                let flags = fcntl_getfl(&file).map_err(|e| failed(e.into()))?;
+                fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(|e| failed(e.into()))?;
+                return Ok(file);
+            }
+            Err(e) if e.raw_os_error() != Some(Errno::NXIO.raw_os_error()) => return Err(failed(e)),
+            Err(e) if is_late => {
+                return Err(failed(e).hint("nobody opened the pipe for reading within a second"));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
-//! The one helper that makes a file appear whole or not at all.
+//! The one helper that makes a file appear whole or not at all; [`transaction`](super::transaction) does so for sets.
 //!
 //! 1. [`Staged::create`]: `.<name>.<random>.tmp` in the target's folder, exclusively, with ordinary permissions.
 //! 2. The bytes go there; every write is checked.
 //! 3. [`Staged::seal`]: flushed and, when durable, synced and closed.
-//! 4. [`Sealed::publish`]: renamed over the target (or linked, when it must not exist), and the folder synced.
+//! 4. [`Sealed::publish`]: renamed over the target, or to a name that must not exist, and the folder synced.
 //!
 //! Dropping either stage removes the temporary file and leaves the target as it was.
 
@@ -37,24 +37,36 @@ impl Staged {
     /// Creates the temporary file beside `path`. A symlink is followed: its target is replaced.
     pub fn create(path: &Path, overwrite: bool, durable: bool) -> Result<Self> {
         let failed = |e| Error::io("cannot create", e).in_file(&path.to_string_lossy());
-        let resolved = match std::fs::symlink_metadata(path) {
-            Ok(metadata) if metadata.is_symlink() => follow(path).map_err(failed)?,
+        let resolved = match found(path).map_err(failed)? {
+            Some(metadata) if metadata.is_symlink() => follow(path).map_err(failed)?,
             _ => path.to_owned(),
         };
-        match std::fs::metadata(&resolved) {
-            Ok(metadata) if metadata.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
-            Ok(_) if !overwrite => return Err(exists(path)),
+        let replaced = found(&resolved).map_err(failed)?;
+        match &replaced {
+            Some(metadata) if metadata.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
+            Some(_) if !overwrite => return Err(exists(path)),
             _ => {}
         }
-        let temp = temp_beside(&resolved).map_err(failed)?;
+        let staged = Self::stage(path, resolved, overwrite, durable)?;
         // A file that replaces another is as private as that one was.
-        if let Ok(metadata) = std::fs::metadata(&resolved) {
-            temp.as_file().set_permissions(metadata.permissions()).map_err(failed)?;
+        if let Some(metadata) = replaced {
+            staged.out.inner().get_ref().set_permissions(metadata.permissions()).map_err(failed)?;
         }
-        let (file, temp) = temp.into_parts();
+        Ok(staged)
+    }
+
+    /// Creates the temporary file of a shard of `path`. Its name is not known yet, only that it will be in the same
+    /// folder, so nothing is followed or replaced.
+    pub fn create_shard(path: &Path, durable: bool) -> Result<Self> {
+        Self::stage(path, path.to_owned(), false, durable)
+    }
+
+    fn stage(path: &Path, target: PathBuf, overwrite: bool, durable: bool) -> Result<Self> {
+        let failed = |e| Error::io("cannot create", e).in_file(&path.to_string_lossy());
+        let (file, temp) = temp_beside(&target).map_err(failed)?.into_parts();
         let out = Seekable::new(BufWriter::with_capacity(BUFFER, file))
             .map_err(|e| e.in_file(&path.to_string_lossy()))?;
-        Ok(Staged { out, temp, target: Target { path: resolved, overwrite, durable } })
+        Ok(Staged { out, temp, target: Target { path: target, overwrite, durable } })
     }
 
     /// Where the file will appear.
@@ -133,44 +145,87 @@ impl Sealed {
         &self.target.path
     }
 
-    /// Chooses another name for the file, in the same folder: a shard learns its number late.
-    #[must_use]
-    pub fn with_name(mut self, path: &Path) -> Self {
-        self.target.path = path.to_owned();
-        self
+    /// Gives up the temporary file, to be published as one of a set.
+    pub(super) fn take_temp(mut self) -> Option<TempPath> {
+        self.temp.take()
     }
 
-    /// Will not replace an existing file, whatever it was created with.
-    #[must_use]
-    pub fn exclusive(mut self) -> Self {
-        self.target.overwrite = false;
-        self
+    /// Whether it was synced, and its name should be.
+    pub fn is_durable(&self) -> bool {
+        self.target.durable
     }
 
     /// Makes the file appear under its final name.
     pub fn publish(mut self) -> Result<()> {
         let Target { path, overwrite, durable } = self.target.clone();
         let Some(temp) = self.temp.take() else { return Ok(()) };
-        let failed = |e: std::io::Error| match e.kind() {
-            ErrorKind::AlreadyExists => exists(&path),
-            _ => Error::io("cannot publish", e).in_file(&path.to_string_lossy()),
-        };
+        let failed = |e| publish_failed(&path, e);
         if overwrite {
+            #[cfg(not(windows))]
             temp.persist(&path).map_err(|e| failed(e.error))?;
-        } else {
-            temp.persist_noclobber(&path).map_err(|e| failed(e.error))?;
+            // There, this one also replaces a file that others have open.
+            #[cfg(windows)]
+            std::fs::rename(&temp, &path).map_err(failed)?;
+        } else if let Err(e) = temp.persist_noclobber(&path) {
+            // Some file systems have neither hard links nor a rename that replaces nothing.
+            rename_if_free(&e.path, &path, e.error).map_err(failed)?;
         }
         if durable { sync_folder(folder_of(&path)).map_err(failed) } else { Ok(()) }
     }
 }
 
-fn exists(path: &Path) -> Error {
+/// The error of a rename to `path`.
+pub(super) fn publish_failed(path: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::AlreadyExists => exists(path),
+        // Windows does not rename a file that a program has mapped, or opened without sharing it.
+        ErrorKind::PermissionDenied if cfg!(windows) => {
+            let error = Error::io("cannot publish", error).in_file(&path.to_string_lossy());
+            error.hint("close the readers of this file and write it again")
+        }
+        _ => Error::io("cannot publish", error).in_file(&path.to_string_lossy()),
+    }
+}
+
+/// Renames, unless there is something under the new name.
+pub(super) fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
+            .or_else(|e| rename_if_free(from, to, e.into()))
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+    rename_if_free(from, to, ErrorKind::Unsupported.into())
+}
+
+/// Looks whether the new name is free, then renames, after a rename that would have done both at once failed with
+/// `error`. Another process can take the name in between.
+fn rename_if_free(from: &Path, to: &Path, error: std::io::Error) -> std::io::Result<()> {
+    if error.kind() == ErrorKind::AlreadyExists || found(to)?.is_some() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    std::fs::rename(from, to)
+}
+
+/// What is there under a name, itself and not what it links to. An error for a name that cannot be.
+pub(super) fn found(path: &Path) -> std::io::Result<Option<std::fs::Metadata>> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The error of a file that is in the way.
+pub(super) fn exists(path: &Path) -> Error {
     Error::io("will not overwrite", ErrorKind::AlreadyExists.into())
         .in_file(&path.to_string_lossy())
         .hint("pass overwrite=True to replace it")
 }
 
-fn folder_of(path: &Path) -> &Path {
+/// The folder that a file is in.
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -189,7 +244,8 @@ fn follow(path: &Path) -> std::io::Result<PathBuf> {
     Err(std::io::Error::other("too many levels of symbolic links"))
 }
 
-fn temp_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+/// A new file with a hidden name in the folder of `path`.
+pub(super) fn temp_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
     // A name near the system's limit leaves no room for ours.
     let name: String = name.chars().take(40).collect();
@@ -217,7 +273,11 @@ fn close(file: File) -> std::io::Result<()> {
 /// Makes a rename in a folder survive a power cut.
 pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
-    File::open(folder)?.sync_all()?;
+    match File::open(folder)?.sync_all() {
+        // Some network file systems cannot sync folders, and say so; an error of the disk is another one.
+        Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {}
+        synced => synced?,
+    }
     #[cfg(not(unix))]
     let _ = folder; // Folders cannot be synced there; the rename itself is journalled.
     Ok(())

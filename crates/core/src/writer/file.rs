@@ -1,9 +1,9 @@
 //! One output and its encoder: records are grouped, groups encoded (by other threads when asked) and placed in order.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::{Decoded, EncodeJob, Encoded, Encoder, Group};
 use crate::process;
-use crate::storage::output::{Output, Stream};
+use crate::storage::output::{Output, Stream, open_special};
 use crate::storage::publish::{Sealed, Staged};
 use crate::writer::pool::{Flying, Pool};
 use crate::writer::tally::{Sum, Tally};
@@ -58,14 +58,22 @@ impl FileWriter {
     ) -> Result<Self> {
         let sink = match std::fs::metadata(path) {
             Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
-                let opened = std::fs::OpenOptions::new().write(true).open(path);
-                let file =
-                    opened.map_err(|e| Error::io("cannot open", e).in_file(&path.to_string_lossy()))?;
+                let file = open_special(path, &metadata)?;
                 Sink::Other(Box::new(Stream::new(path.to_string_lossy(), std::io::BufWriter::new(file))))
             }
             _ => Sink::Staged(Staged::create(path, overwrite, durable)?),
         };
         Self::start(sink, encoder, pool)
+    }
+
+    /// Stages one shard of `path`.
+    pub fn create_shard(
+        path: &Path,
+        durable: bool,
+        encoder: Box<dyn Encoder>,
+        pool: Option<Arc<Pool>>,
+    ) -> Result<Self> {
+        Self::start(Sink::Staged(Staged::create_shard(path, durable)?), encoder, pool)
     }
 
     /// Writes to an output that is already there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
 import shutil
@@ -54,7 +55,8 @@ class FileWriter:
         except OSError as error:
             reason = error.strerror or str(error)
             raise runtime_error(f"'fd > 0' failed. Failed to open file {path}: {reason}", error) from error
-        self._finalizer = weakref.finalize(self, _finish, self._writer, self._n, path, os.getpid())
+        self._path, self._pid = path, os.getpid()
+        _ALIVE.add(self)
 
     @property
     def n(self) -> int:
@@ -102,18 +104,32 @@ class FileWriter:
     def __reduce__(self) -> NoReturn:
         raise TypeError("cannot pickle a FileWriter; create one in each process, each with its own file")
 
+    _pid = 0
 
-def _finish(writer: anyrecord.Writer, n: int, path: str, pid: int) -> None:
-    """What becomes of a writer that is dropped, also at the end of the process."""
-    if pid != os.getpid() or writer.closed:
-        return
-    if writer.num_records == n:
-        writer.close()
-        return
-    writer.discard()
-    warnings.warn(
-        f"a FileWriter of {path} was dropped with {writer.num_records} of {n} samples, and nothing was published; "
-        "write all of them and call close()",
-        RuntimeWarning,  # which is shown by default
-        stacklevel=2,
-    )
+    def __del__(self) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        """What becomes of a writer that is dropped, also at the end of the process."""
+        if self._pid != os.getpid() or self._writer.closed:
+            return
+        if self.count == self._n:
+            self._writer.close()
+            return
+        self._writer.discard()
+        warnings.warn(
+            f"a FileWriter of {self._path} was dropped with {self.count} of {self._n} samples, and nothing was published; "
+            "write all of them and call close()",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+_ALIVE: weakref.WeakSet[FileWriter] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_at_exit() -> None:
+    """Registered after the function that discards open writers, so called before it."""
+    for writer in list(_ALIVE):
+        writer._finish()

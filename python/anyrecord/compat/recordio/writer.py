@@ -78,7 +78,7 @@ class Writer(_Output):
     """Writes a file in chunks of 32 MiB with snappy.
 
     The file appears, or replaces an older one, at `close()`. A writer that is dropped before publishes nothing and
-    gives a `ResourceWarning`; so does an exception inside `with`, without the warning.
+    gives a `RuntimeWarning`; so does an exception inside `with`, without the warning.
 
     >>> from anyrecord.compat.recordio import Index, Writer
     >>> writer = Writer("doc.recordio")

@@ -1,0 +1,271 @@
+//! Makes a set of files appear whole or not at all, also where it replaces an older set.
+//!
+//! Every new file is whole under a temporary name when this begins. Then
+//!
+//! 1. the [`journal`](super::journal) appears, which names everything that follows;
+//! 2. the old files are renamed to hidden names;
+//! 3. the new files are renamed to their final names;
+//! 4. the journal is renamed: now the set is published;
+//! 5. the old files are deleted, and the renamed journal.
+//!
+//! Visible names never belong to both sets at once. After an error the renames are undone. After a kill, which of the
+//! names in the journal exist tells how far it came, and [`recover`] goes on or back from there. A kill after step 4
+//! leaves only hidden files, which the next process that publishes the set deletes.
+
+use super::journal::{self, Journal, Lock, Member, Stamp};
+use super::publish::{Sealed, exists, folder_of, found, publish_failed, temp_beside};
+use crate::error::{Error, Result};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use steps::{Disk, LocalDisk, Transaction};
+
+/// So long a running process that publishes the same set is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
+
+/// What is to be published together.
+pub struct NewSet<'a> {
+    /// The files, and the name of each. All names are in the folder of the journal.
+    pub files: Vec<(Sealed, PathBuf)>,
+    /// Where the journal goes.
+    pub journal: &'a Path,
+    /// Replace the old set; else one that is there is an error.
+    pub overwrite: bool,
+    /// Finds the files of the old set, whatever its number of shards.
+    pub find_old: &'a mut dyn FnMut() -> Result<Vec<PathBuf>>,
+    /// Called while another process is waited for; an error from it stops everything.
+    pub step: &'a mut dyn FnMut() -> Result<()>,
+}
+
+/// Which set stays when a publish that was interrupted is recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Go back.
+    Old,
+    /// Finish.
+    New,
+}
+
+/// Publishes a set of files. An error leaves the old set as it was, or says that it could not and how to go on.
+///
+/// Returns what went wrong after everything was published, such as an old file that could not be deleted.
+pub fn publish(set: NewSet<'_>) -> Result<Option<Error>> {
+    let durable = set.files.iter().any(|(sealed, _)| sealed.is_durable());
+    publish_on(&LocalDisk { durable }, set)
+}
+
+fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
+    if set.files.is_empty() {
+        return Ok(None);
+    }
+    let mut names = Vec::with_capacity(set.files.len());
+    let mut temps = Vec::with_capacity(set.files.len());
+    for (sealed, name) in std::mem::take(&mut set.files) {
+        refuse_other_folder(sealed.path(), set.journal)?;
+        refuse_other_folder(&name, set.journal)?;
+        temps.extend(sealed.take_temp());
+        names.push(name);
+    }
+    let hidden: Vec<&Path> = temps.iter().map(|temp| &**temp).collect();
+    let begun = begin(disk, set.journal, &mut set, &names, &hidden)?;
+    let Err(error) = begun.advance() else { return Ok(begun.delete_old().err()) };
+    match begun.restore() {
+        Ok(()) => {
+            // What could not be deleted is hidden; the error that stopped us is the one to tell.
+            let _ = begun.delete_new();
+            Err(error)
+        }
+        Err(second) => {
+            for temp in temps {
+                // Needed to finish later, so it is not deleted with the object.
+                let _ = temp.keep();
+            }
+            let target = journal::target_of(set.journal);
+            Err(Error::publish(format!("publishing failed ({error}), and so did going back ({second})"))
+                .in_file(&set.journal.to_string_lossy())
+                .hint(format!(
+                    "when the cause is gone, call anyrecord.recover({:?}, keep=\"new\") to finish, \
+                     or keep=\"old\" to go back",
+                    target.to_string_lossy()
+                )))
+        }
+    }
+}
+
+/// Makes the journal appear; nothing else has changed then. Waits for a running process that publishes the same set.
+fn begin<'a>(
+    disk: &'a dyn Disk,
+    path: &'a Path,
+    set: &mut NewSet<'_>,
+    names: &[PathBuf],
+    temps: &[&Path],
+) -> Result<Transaction<'a>> {
+    let target = journal::target_of(path);
+    let failed = |e| Error::io("cannot publish", e).in_file(&target.to_string_lossy());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        (set.step)()?;
+        if is_busy(path)? || !delete_leftovers(disk, path)? {
+            if Instant::now() > deadline {
+                return Err(held(path));
+            }
+            std::thread::sleep(POLL);
+            continue;
+        }
+        let old = (set.find_old)()?;
+        if let (Some(first), false) = (old.first(), set.overwrite) {
+            return Err(exists(first));
+        }
+        copy_permissions(names, temps, &old).map_err(failed)?;
+        let mut file = temp_beside(path).map_err(failed)?;
+        let journal = Journal::new(file.as_file()).map_err(failed)?;
+        let journal = plan(journal, file.path(), names, temps, &old)?;
+        file.write_all(&journal.encode()?).map_err(failed)?;
+        disk.sync_file(file.as_file()).map_err(failed)?;
+        // Where there are no locks, nobody can tell that we live, and whoever meets the journal is told so.
+        let _ = file.as_file().try_lock();
+        let (lock, temp) = file.into_parts();
+        match disk.rename_new(&temp, path) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
+            renamed => renamed.map_err(failed)?,
+        }
+        let begun = Transaction { disk, path, journal, lock };
+        // Others may have published before the journal was there; from now on they wait.
+        match (set.find_old)().and_then(|now| refuse_obstacles(names, &now, set.overwrite).map(|()| now)) {
+            Ok(now) if now == old => return Ok(begun),
+            Ok(_) => disk.remove(path).map_err(failed)?,
+            Err(error) => {
+                disk.remove(path).map_err(failed)?;
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Whether a running process is publishing the set. An error if one was interrupted.
+fn is_busy(path: &Path) -> Result<bool> {
+    match journal::lock(path)? {
+        Lock::Gone => Ok(false),
+        Lock::Held => Ok(true),
+        Lock::Ours(_) | Lock::Unknown(_) => Err(journal::unfinished(path)),
+    }
+}
+
+/// Deletes what an earlier process left when it was killed after it had published. False if it still runs, and
+/// deletes by itself.
+fn delete_leftovers(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    let leftovers = journal::path_of_leftovers(path);
+    match journal::lock(&leftovers)? {
+        Lock::Gone => Ok(true),
+        Lock::Held => Ok(false),
+        Lock::Ours(file) | Lock::Unknown(file) => {
+            // Neither a damaged journal nor a file that cannot be deleted is in anybody's way.
+            if let Ok(journal) = Journal::from_file(&file, &leftovers) {
+                let _ = Transaction { disk, path, journal, lock: file }.delete_all();
+            }
+            Ok(true)
+        }
+    }
+}
+
+fn held(path: &Path) -> Error {
+    let target = journal::target_of(path);
+    Error::publish(format!("{} is being published by a running process", target.to_string_lossy()))
+        .in_file(&path.to_string_lossy())
+        .hint("wait until it is done, or end it")
+}
+
+/// A journal holds names without folders.
+fn refuse_other_folder(path: &Path, journal: &Path) -> Result<()> {
+    let (ours, there) = (folder_of(path), folder_of(journal));
+    let same = |a: &Path, b: &Path| Some(a.canonicalize().ok()? == b.canonicalize().ok()?);
+    if ours == there || same(ours, there) == Some(true) {
+        return Ok(());
+    }
+    Err(Error::argument("files that are published together must be in one folder")
+        .in_file(&path.to_string_lossy()))
+}
+
+/// Refuses what is in the way: an old set that is not to be replaced, or something that is not of it.
+fn refuse_obstacles(names: &[PathBuf], old: &[PathBuf], overwrite: bool) -> Result<()> {
+    if let (Some(first), false) = (old.first(), overwrite) {
+        return Err(exists(first));
+    }
+    let old: HashSet<_> = old.iter().map(|path| path.file_name()).collect();
+    for name in names {
+        match found(name).map_err(|e| publish_failed(name, e))? {
+            Some(metadata) if metadata.is_dir() || !old.contains(&name.file_name()) => {
+                return Err(exists(name));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A file that replaces another is as private as that one was; a shard without one as the first of the old set.
+fn copy_permissions(names: &[PathBuf], temps: &[&Path], old: &[PathBuf]) -> std::io::Result<()> {
+    let of_name: HashMap<_, _> = old.iter().map(|path| (path.file_name(), path)).collect();
+    for (name, temp) in names.iter().zip(temps) {
+        let replaced = of_name.get(&name.file_name()).copied().or(old.first());
+        if let Some(Ok(metadata)) = replaced.map(std::fs::metadata) {
+            std::fs::set_permissions(temp, metadata.permissions())?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes into the journal how `temps` get `names`, and `old` hidden ones. `unique` is a path that only we have.
+fn plan(
+    mut journal: Journal,
+    unique: &Path,
+    names: &[PathBuf],
+    temps: &[&Path],
+    old: &[PathBuf],
+) -> Result<Journal> {
+    let file_name = |path: &Path| path.file_name().unwrap_or_default().to_owned();
+    for (name, temp) in names.iter().zip(temps) {
+        let metadata = std::fs::symlink_metadata(temp).map_err(|e| publish_failed(name, e))?;
+        let member = Member { hidden: file_name(temp), name: file_name(name) };
+        journal.new.push((member, Stamp::of(&metadata)));
+    }
+    let unique = unique.file_stem().unwrap_or_default().to_string_lossy();
+    let unique = unique.rsplit('.').next().unwrap_or_default();
+    for (number, path) in old.iter().enumerate() {
+        let name = file_name(path);
+        let short: String = name.to_string_lossy().chars().take(40).collect();
+        journal.old.push(Member { hidden: OsString::from(format!(".{short}.{unique}-{number}.old")), name });
+    }
+    Ok(journal)
+}
+
+/// Goes on with a publish that was interrupted, or back. Returns the files that are visible now; none if nothing was
+/// interrupted. An error leaves everything as it was, or can be tried again.
+pub fn recover(path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
+    recover_on(&LocalDisk { durable: true }, path, keep)
+}
+
+fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
+    let file = match journal::lock(path)? {
+        Lock::Ours(file) | Lock::Unknown(file) => file,
+        Lock::Held => return Err(held(path)),
+        // Nothing was interrupted, but perhaps the deleting afterwards.
+        Lock::Gone => return delete_leftovers(disk, path).map(|_| None),
+    };
+    let journal = Journal::from_file(&file, path)?;
+    let begun = Transaction { disk, path, journal, lock: file };
+    begun.refuse_lost(keep)?;
+    match keep {
+        Keep::New => begun.advance().and_then(|()| begun.delete_old())?,
+        Keep::Old => begun.restore().and_then(|()| begun.delete_new())?,
+    }
+    Ok(Some(begun.visible(keep)))
+}
