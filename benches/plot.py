@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benches.report import figures, summary
+from benches.report import figures, short_summary
 from benches.results import LATEST, Results, load
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -41,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
     results = load(arguments.results)
     if arguments.markdown:
-        print(summary(results))
+        print(short_summary(results))
         return
     images = arguments.docs / "images"
     images.mkdir(parents=True, exist_ok=True)
