@@ -87,7 +87,7 @@ pub fn unpack<'a>(
     }
     let (size, payload) = declared(codec, &blob, at)?;
     if size > most {
-        return Err(Error::limit("compressed data declares too many bytes")
+        return Err(Error::format("compressed data declares more bytes than it can have")
             .at(at)
             .expected(most)
             .found(size));
