@@ -12,7 +12,7 @@ use anyrecord::hash::highway;
 use anyrecord::storage::file_set::FileSet;
 use anyrecord::{Cx, Error, Kind, Limits};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Counts live bytes. Refuses to go beyond [`REFUSED`], so that a decoder that believes a claim does no harm.
@@ -134,7 +134,7 @@ fn check(name: &str, chunk: &[u8]) -> String {
 
 #[test]
 fn a_claimed_size_takes_no_memory() {
-    let _alone = MEASURING.lock().unwrap();
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     let few = b"a few bytes that are really there".repeat(100);
     let one_size = varint(HUGE);
     for codec in CODECS {
@@ -170,7 +170,7 @@ fn a_claimed_size_takes_no_memory() {
 
 #[test]
 fn what_unpacks_to_much_and_stands_for_nothing_takes_no_memory() {
-    let _alone = MEASURING.lock().unwrap();
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     for (codec, size) in [(Codec::Zstd, 200 << 20), (Codec::Brotli, 8 << 20)] {
         let zeros = true_blob(codec, &vec![0; size]);
         let chunk = |header: &[u8], transitions: &[u8]| {
@@ -188,7 +188,7 @@ fn what_unpacks_to_much_and_stands_for_nothing_takes_no_memory() {
 
 #[test]
 fn lists_in_a_header_take_a_few_times_its_bytes() {
-    let _alone = MEASURING.lock().unwrap();
+    let _alone = MEASURING.lock().unwrap_or_else(PoisonError::into_inner);
     // As many empty buckets, empty buffers or idle states as a header can list.
     let count = 290_000u64;
     let zeros = |n: u64| vec![0u8; n as usize];
