@@ -49,9 +49,14 @@ impl<'a> Budget<'a> {
             .hint("raise decoded_chunk_bytes in limits= if you trust the file"))
     }
 
+    /// Nothing held yet, to be grown.
+    pub fn nothing(&self) -> Held<'_> {
+        Held { budget: self, bytes: 0 }
+    }
+
     /// Counts decoded bytes as held until the result is dropped. An error where that would be too many at once.
     pub fn hold(&self, bytes: u64) -> Result<Held<'_>> {
-        let mut held = Held { budget: self, bytes: 0 };
+        let mut held = self.nothing();
         held.grow(bytes)?;
         Ok(held)
     }

@@ -4,8 +4,16 @@
 //! every read that would leave it with an [`Error`] naming the byte; [`range`] turns a claimed
 //! place into one that lies inside the file.
 
+use crate::budget::Held;
+use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use std::alloc::Layout;
 use std::ops::Range;
+
+/// Bytes that are copied between two checks whether to go on.
+const PIECE: usize = 1 << 20;
+/// The first room of a buffer that grows with what arrives.
+const FIRST_ROOM: usize = 64 << 10;
 
 /// The most bytes that a 64-bit varint takes.
 pub const MAX_VARINT64: usize = 10;
@@ -33,9 +41,18 @@ pub fn in_memory(what: &'static str, length: u64) -> Result<usize> {
 /// A buffer of `length` zeros, or an error where there is no memory for it: a sparse file of a few bytes on disk can
 /// honestly claim more than the machine has.
 pub fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
-    let mut buffer = reserved(what, length)?;
-    buffer.resize(in_memory(what, length)?, 0);
-    Ok(buffer)
+    let size = in_memory(what, length)?;
+    if size == 0 {
+        return Ok(Vec::new());
+    }
+    let layout = Layout::array::<u8>(size).map_err(|_| no_memory(what, length))?;
+    // SAFETY: the layout has a size. Asking for zeros, and not writing them, leaves pages untouched until they are used.
+    let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+    if memory.is_null() {
+        return Err(no_memory(what, length));
+    }
+    // SAFETY: allocated by the global allocator with the layout of `size` bytes, all of which are zero.
+    Ok(unsafe { Vec::from_raw_parts(memory, size, size) })
 }
 
 /// An empty buffer with room for `length` bytes, or an error where there is no memory for it.
@@ -50,6 +67,48 @@ pub fn reserved(what: &'static str, length: u64) -> Result<Vec<u8>> {
 pub fn reserve_bytes(what: &'static str, buffer: &mut Vec<u8>, length: u64) -> Result<()> {
     let more = in_memory(what, length)?.saturating_sub(buffer.len());
     buffer.try_reserve(more).map_err(|_| no_memory(what, length))
+}
+
+/// Makes room in a full buffer that grows with what arrives: doubles it, up to `most` bytes in all, and counts it as
+/// held. The buffer may be at its end already; then nothing happens.
+pub fn grow_as_filled(
+    what: &'static str,
+    buffer: &mut Vec<u8>,
+    most: usize,
+    held: &mut Held<'_>,
+) -> Result<()> {
+    let before = buffer.capacity();
+    if buffer.len() < before || before >= most {
+        return Ok(());
+    }
+    let wanted = before.saturating_mul(2).max(FIRST_ROOM).min(most);
+    held.grow((wanted - before) as u64)?;
+    buffer.try_reserve_exact(wanted - buffer.len()).map_err(|_| no_memory(what, wanted as u64))
+}
+
+/// A copy of bytes that a file or a caller decides the number of.
+pub fn copied(what: &'static str, bytes: &[u8], cx: &Cx<'_>) -> Result<Vec<u8>> {
+    let mut copy = reserved(what, bytes.len() as u64)?;
+    for piece in bytes.chunks(PIECE) {
+        copy.extend_from_slice(piece);
+        if bytes.len() > PIECE {
+            cx.check()?;
+        }
+    }
+    Ok(copy)
+}
+
+/// Copies bytes to a place of the same size, and asks now and then whether to go on.
+pub fn copy_paced(from: &[u8], to: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+    if from.len() <= PIECE {
+        to.copy_from_slice(from);
+        return Ok(());
+    }
+    for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
+        cx.check()?;
+        to.copy_from_slice(from);
+    }
+    Ok(())
 }
 
 /// An empty list with room for `count` entries, or an error where there is no memory for them.

@@ -173,7 +173,7 @@ impl Error {
 
     /// Whether reading itself failed, so that the error tells nothing about the bytes.
     pub fn is_from_outside(&self) -> bool {
-        matches!(self.0.kind, Kind::Io(_) | Kind::External(_))
+        matches!(self.0.kind, Kind::Io(_) | Kind::External(_) | Kind::Memory)
     }
 
     /// Gives up the kind, for a caller that wants the wrapped error back.

@@ -2,32 +2,41 @@
 //!
 //! The decoder's ring buffer grows with what the stream holds and never past the window in its header.
 
-use super::{Codec, Step, Stream, broken, wrong_size};
-use crate::error::{Error, Result};
+use super::{Codec, Decompressor, Progress, broken, wrong_size};
+use crate::bytes;
+use crate::error::{Error, Kind, Result};
 use ::brotli::enc::{BrotliEncoderParams, StandardAlloc};
-use ::brotli::{BrotliCompress, BrotliDecompressStream, BrotliResult, BrotliState};
+use ::brotli::{Allocator, BrotliCompress, BrotliDecompressStream, BrotliResult, BrotliState};
 
 /// Windows over this need the large-window form of the stream.
 const LARGEST_STANDARD_WINDOW_LOG: u32 = 24;
+/// What the decoder allocates in larger amounts is the ring buffer; the rest has a fixed size.
+const LARGE: usize = 1 << 20;
+/// The decoder's codes for a ring buffer that it could not allocate.
+const NO_MEMORY: [i32; 2] = [-26, -27];
 
 /// Decompresses one stream, all of `input`, into all of `out`.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     let mut decoder = Decoder::new();
-    let first = decoder.step(input, out)?;
-    let step = if !first.done && first.written == out.len() {
+    let first = decoder.decompress_some(input, out)?;
+    let progress = if !first.finished && first.produced == out.len() {
         // The end of the stream can lie behind its last byte of output; one more byte is one too many.
-        let last = decoder.step(&input[first.read..], &mut [0])?;
-        if last.written > 0 {
+        let last = decoder.decompress_some(&input[first.consumed..], &mut [0])?;
+        if last.produced > 0 {
             return Err(wrong_size(Codec::Brotli, out.len(), "more"));
         }
-        Step { read: first.read + last.read, written: first.written, done: last.done }
+        Progress { consumed: first.consumed + last.consumed, produced: first.produced, ..last }
     } else {
         first
     };
-    match step {
-        Step { done: false, .. } => Err(broken(Codec::Brotli, "the stream ends early")),
-        Step { read, .. } if read != input.len() => Err(broken(Codec::Brotli, "bytes follow the stream")),
-        Step { written, .. } if written != out.len() => Err(wrong_size(Codec::Brotli, out.len(), written)),
+    match progress {
+        Progress { finished: false, .. } => Err(broken(Codec::Brotli, "the stream ends early")),
+        Progress { consumed, .. } if consumed != input.len() => {
+            Err(broken(Codec::Brotli, "bytes follow the stream"))
+        }
+        Progress { produced, .. } if produced != out.len() => {
+            Err(wrong_size(Codec::Brotli, out.len(), produced))
+        }
         _ => Ok(()),
     }
 }
@@ -44,16 +53,34 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
     Ok(())
 }
 
+/// Allocates bytes for the decoder. Where there is no memory it gives an empty slice, as the decoder expects.
+struct ByteAlloc;
+
+type Allocated = <StandardAlloc as Allocator<u8>>::AllocatedMemory;
+
+impl Allocator<u8> for ByteAlloc {
+    type AllocatedMemory = Allocated;
+
+    fn alloc_cell(&mut self, length: usize) -> Allocated {
+        if length < LARGE {
+            return StandardAlloc::default().alloc_cell(length);
+        }
+        bytes::zeroed("brotli window", length as u64).map_or_else(|_| Allocated::default(), Allocated::from)
+    }
+
+    fn free_cell(&mut self, _memory: Allocated) {}
+}
+
 /// Decompresses one stream in pieces.
 pub struct Decoder {
-    state: BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>,
+    state: BrotliState<ByteAlloc, StandardAlloc, StandardAlloc>,
 }
 
 impl Decoder {
     /// At the beginning of a stream.
     pub fn new() -> Self {
         let alloc = StandardAlloc::default;
-        Decoder { state: BrotliState::new(alloc(), alloc(), alloc()) }
+        Decoder { state: BrotliState::new(ByteAlloc, alloc(), alloc()) }
     }
 }
 
@@ -63,23 +90,28 @@ impl Default for Decoder {
     }
 }
 
-impl Stream for Decoder {
-    fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step> {
-        let (mut left, mut read) = (input.len(), 0);
-        let (mut room, mut written, mut total) = (out.len(), 0, 0);
+impl Decompressor for Decoder {
+    fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress> {
+        let (mut left, mut consumed) = (input.len(), 0);
+        let (mut room, mut produced, mut total) = (out.len(), 0, 0);
         let result = BrotliDecompressStream(
             &mut left,
-            &mut read,
+            &mut consumed,
             input,
             &mut room,
-            &mut written,
+            &mut produced,
             out,
             &mut total,
             &mut self.state,
         );
         match result {
+            BrotliResult::ResultFailure if NO_MEMORY.contains(&(self.state.error_code as i32)) => {
+                Err(Error::new(Kind::Memory, "no memory for the window of brotli data"))
+            }
             BrotliResult::ResultFailure => Err(broken(Codec::Brotli, "the stream is damaged")),
-            result => Ok(Step { read, written, done: matches!(result, BrotliResult::ResultSuccess) }),
+            result => {
+                Ok(Progress { consumed, produced, finished: matches!(result, BrotliResult::ResultSuccess) })
+            }
         }
     }
 }

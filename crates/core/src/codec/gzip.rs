@@ -1,6 +1,9 @@
 //! Deflate in its wrappers: gzip (any number of members) and zlib.
 
+use super::{Decompressor, PIECE, Progress};
+use crate::budget::Held;
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
@@ -15,7 +18,7 @@ pub enum Wrapper {
 
 /// The window of every deflate stream that these wrappers can hold, as a power of two.
 const WINDOW_BITS: u8 = 15;
-/// Output grows by this much at a time, however much a stream claims.
+/// Output of the compressor grows by this much at a time.
 const STEP: usize = 64 << 10;
 
 impl Wrapper {
@@ -114,15 +117,6 @@ fn adler32_combine(first: u32, second: u32, length: u64) -> u32 {
     (high << 16 | low) as u32
 }
 
-/// How far one step of an [`Inflater`] has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Bytes used up of the input.
-    pub consumed: usize,
-    /// Bytes put into the output.
-    pub produced: usize,
-}
-
 /// Unpacks a stream piece by piece, and verifies its checksum.
 pub struct Inflater {
     wrapper: Wrapper,
@@ -141,35 +135,6 @@ impl Inflater {
     /// Bytes of the stream used up so far.
     pub fn consumed(&self) -> u64 {
         self.consumed
-    }
-
-    /// Unpacks some of `input` into `out`. Comes as far as it can with either.
-    pub fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step> {
-        let mut step = Step { consumed: 0, produced: 0 };
-        while step.consumed < input.len() && step.produced < out.len() {
-            if self.inflate.is_none() {
-                self.begin(input[step.consumed])?;
-            }
-            let Some(inflate) = &mut self.inflate else { break };
-            let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
-            let status =
-                inflate.decompress(&input[step.consumed..], &mut out[step.produced..], FlushDecompress::None);
-            let consumed = inflate.total_in() - before_in;
-            let produced = inflate.total_out() - before_out;
-            step.consumed += consumed as usize;
-            step.produced += produced as usize;
-            self.consumed += consumed;
-            match status {
-                Ok(Status::StreamEnd) => {
-                    self.inflate = None;
-                    self.members += 1;
-                }
-                Ok(_) if consumed > 0 || produced > 0 => {}
-                Ok(_) => return Err(self.damaged("no progress")),
-                Err(error) => return Err(self.damaged(&error.to_string())),
-            }
-        }
-        Ok(step)
     }
 
     fn begin(&mut self, first: u8) -> Result<()> {
@@ -204,25 +169,65 @@ impl Inflater {
     }
 }
 
-/// Unpacks a whole stream to at most `limit` bytes. Nothing may follow it. `base` is where it begins in the file.
-pub fn decompress(wrapper: Wrapper, stored: &[u8], base: u64, limit: u64) -> Result<Vec<u8>> {
-    unpack(wrapper, stored, limit).map_err(|e| e.moved_by(base))
+impl Decompressor for Inflater {
+    /// Comes as far as it can with either.
+    fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress> {
+        let (mut consumed, mut produced) = (0, 0);
+        while consumed < input.len() && produced < out.len() {
+            if self.inflate.is_none() {
+                self.begin(input[consumed])?;
+            }
+            let Some(inflate) = &mut self.inflate else { break };
+            let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
+            let status = inflate.decompress(&input[consumed..], &mut out[produced..], FlushDecompress::None);
+            let used = inflate.total_in() - before_in;
+            let made = inflate.total_out() - before_out;
+            consumed += used as usize;
+            produced += made as usize;
+            self.consumed += used;
+            match status {
+                Ok(Status::StreamEnd) => {
+                    self.inflate = None;
+                    self.members += 1;
+                }
+                Ok(_) if used > 0 || made > 0 => {}
+                Ok(_) => return Err(self.damaged("no progress")),
+                Err(error) => return Err(self.damaged(&error.to_string())),
+            }
+        }
+        Ok(Progress { consumed, produced, finished: self.inflate.is_none() && self.members > 0 })
+    }
 }
 
-fn unpack(wrapper: Wrapper, stored: &[u8], limit: u64) -> Result<Vec<u8>> {
+/// Unpacks a whole stream to at most `limit` bytes. Nothing may follow it. `base` is where it begins in the file.
+/// What it takes counts as held.
+pub fn decompress(
+    wrapper: Wrapper,
+    stored: &[u8],
+    base: u64,
+    limit: u64,
+    held: &mut Held<'_>,
+    cx: &Cx<'_>,
+) -> Result<Vec<u8>> {
+    unpack(wrapper, stored, limit, held, cx).map_err(|e| e.moved_by(base))
+}
+
+fn unpack(wrapper: Wrapper, stored: &[u8], limit: u64, held: &mut Held<'_>, cx: &Cx<'_>) -> Result<Vec<u8>> {
     let limit = bytes::in_memory("limit", limit.min(isize::MAX as u64 - 1))?;
     let mut inflater = Inflater::new(wrapper);
-    let (mut out, mut used, mut filled) = (Vec::new(), 0, 0);
+    let (mut out, mut used, mut pace) = (Vec::new(), 0, cx.pace());
     while used < stored.len() {
-        if filled == out.len() {
-            // Doubled, so that copying stays cheap; one byte over the limit tells "exactly full" from "too much".
-            let wanted = (2 * filled).max(filled + STEP).min(limit + 1);
-            out.resize(wanted, 0);
-        }
-        let step = inflater.step(&stored[used..], &mut out[filled..])?;
-        used += step.consumed;
-        filled += step.produced;
-        if filled > limit {
+        // One byte over the limit tells "exactly full" from "too much".
+        bytes::grow_as_filled("unpacked data", &mut out, limit + 1, held)?;
+        let filled = out.len();
+        out.resize(out.capacity().min(filled + PIECE), 0);
+        // Not all of the input at once: a stream can be long and hold nothing.
+        let input = &stored[used..stored.len().min(used + PIECE)];
+        let progress = inflater.decompress_some(input, &mut out[filled..])?;
+        used += progress.consumed;
+        out.truncate(filled + progress.produced);
+        pace.step((progress.produced + progress.consumed) as u64)?;
+        if out.len() > limit {
             return Err(Error::limit(format!("{} stream unpacks to more than the limit", wrapper.name()))
                 .at(0)
                 .expected(format_args!("at most {limit} bytes"))
@@ -230,7 +235,6 @@ fn unpack(wrapper: Wrapper, stored: &[u8], limit: u64) -> Result<Vec<u8>> {
         }
     }
     inflater.finish()?;
-    out.truncate(filled);
     // What is kept for a while should not hold the room that it grew by.
     out.shrink_to_fit();
     Ok(out)
@@ -269,10 +273,17 @@ pub fn compress(wrapper: Wrapper, data: &[u8], level: u32) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Limits;
+    use crate::cx::for_tests;
     use crate::error::Kind;
     use proptest::prelude::*;
 
     const BOTH: [Wrapper; 2] = [Wrapper::Gzip, Wrapper::Zlib];
+
+    fn decompress(wrapper: Wrapper, stored: &[u8], base: u64, limit: u64) -> Result<Vec<u8>> {
+        let cx = for_tests(Limits::default());
+        super::decompress(wrapper, stored, base, limit, &mut cx.budget.nothing(), &cx)
+    }
 
     proptest! {
         #[test]

@@ -1,7 +1,13 @@
-//! Compression: one file per codec, one bounded `decompress`.
+//! Compression: one file per codec, and the ways to decompress.
 //!
-//! Decompressing fills a buffer of exactly the declared size: less output, more output and input left
-//! over are all errors, so a stream can never make us hold more than the caller allowed.
+//! | way | for |
+//! |---|---|
+//! | [`Codec::decompress`] | a buffer of the declared size, at once |
+//! | [`Codec::decompress_paced`] | the same for any size: it can be stopped |
+//! | [`Codec::append`] | a buffer that grows with the bytes that arrive, whatever size is declared |
+//! | [`Decompressor`] | pieces, for what need not be held whole |
+//!
+//! A result has exactly the declared size: less output, more output and input left over are all errors.
 
 pub mod brotli;
 pub mod gzip;
@@ -9,7 +15,17 @@ pub mod snappy;
 pub mod snappy_frames;
 pub mod zstd;
 
+use crate::budget::Held;
+use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
+
+/// What is decompressed at once, in memory for all of it: about as much as takes a few milliseconds.
+pub const AT_ONCE: usize = 4 << 20;
+/// What is read, or decompressed, at a time of larger data.
+const PIECE: usize = 256 << 10;
+/// Memory for so many times the stored bytes is taken before any have arrived. Most data has less.
+const EXPECTED_RATIO: usize = 16;
 
 /// A way of compressing bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +64,147 @@ impl Codec {
             Codec::Snappy => snappy::decompress(input, out),
         }
     }
+
+    /// What [`decompress`](Self::decompress) does, and asks now and then whether to go on.
+    pub fn decompress_paced(self, input: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        if out.len() <= AT_ONCE {
+            return self.decompress(input, out);
+        }
+        match self {
+            Codec::None if input.len() == out.len() => bytes::copy_paced(input, out, cx),
+            Codec::None => Err(wrong_size(self, out.len(), input.len())),
+            Codec::Brotli => {
+                let mut pieces = Pieces::new(self, input)?;
+                let mut filled = 0;
+                while filled < out.len() {
+                    cx.check()?;
+                    let room = out.len().min(filled + PIECE);
+                    filled += pieces.next(&mut out[filled..room])?;
+                }
+                pieces.end(out.len())
+            }
+            Codec::Zstd => zstd::decompress_paced(input, out, cx),
+            Codec::Snappy => snappy::decompress_paced(input, out, cx),
+        }
+    }
+
+    /// Appends all of `input`, decompressed to exactly `size` bytes, to `out`. What `out` takes more counts as held.
+    ///
+    /// A size is a claim: memory for more than [`AT_ONCE`] is taken as the data arrives.
+    pub fn append(
+        self,
+        input: &[u8],
+        size: u64,
+        out: &mut Vec<u8>,
+        held: &mut Held<'_>,
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        let size = bytes::in_memory("decompressed data", size)?;
+        if size <= AT_ONCE {
+            return self.append_at_once(input, size, out, held);
+        }
+        match self {
+            Codec::None if input.len() == size => {
+                reserve(out, size, held)?;
+                for piece in input.chunks(PIECE) {
+                    cx.check()?;
+                    out.extend_from_slice(piece);
+                }
+                Ok(())
+            }
+            Codec::None => Err(wrong_size(self, size, input.len())),
+            Codec::Brotli => {
+                let (begin, mut pieces) = (out.len(), Pieces::new(self, input)?);
+                while out.len() - begin < size {
+                    cx.check()?;
+                    bytes::grow_as_filled("brotli data", out, begin + size, held)?;
+                    let filled = out.len();
+                    let room = (begin + size).min(out.capacity()).min(filled + PIECE);
+                    out.resize(room, 0);
+                    let made = pieces.next(&mut out[filled..])?;
+                    out.truncate(filled + made);
+                }
+                pieces.end(size)
+            }
+            Codec::Zstd => zstd::append(input, size, out, held, cx),
+            Codec::Snappy => snappy::append(input, size, out, held, cx),
+        }
+    }
+
+    fn append_at_once(self, input: &[u8], size: usize, out: &mut Vec<u8>, held: &mut Held<'_>) -> Result<()> {
+        if out.capacity() == 0 {
+            held.grow(size as u64)?;
+            *out = bytes::zeroed("decompressed data", size as u64)?;
+            return self.decompress(input, out);
+        }
+        reserve(out, size, held)?;
+        let begin = out.len();
+        out.resize(begin + size, 0);
+        self.decompress(input, &mut out[begin..])
+    }
+
+    /// Decompresses in pieces; none for snappy, whose blocks refer back without bound.
+    pub fn decompressor(self) -> Result<Option<Box<dyn Decompressor>>> {
+        Ok(match self {
+            Codec::None => Some(Box::new(Stored)),
+            Codec::Brotli => Some(Box::new(brotli::Decoder::new())),
+            Codec::Zstd => Some(Box::new(zstd::Decoder::new()?)),
+            Codec::Snappy => None,
+        })
+    }
+}
+
+/// Makes room for `more` bytes behind what is in a buffer.
+fn reserve(out: &mut Vec<u8>, more: usize, held: &mut Held<'_>) -> Result<()> {
+    let before = out.capacity();
+    let all = out.len() as u64 + more as u64;
+    held.grow(all.saturating_sub(before as u64))?;
+    bytes::reserve_bytes("decompressed data", out, all)
+}
+
+/// The input of a [`Decompressor`], fed to it bit by bit.
+struct Pieces<'a> {
+    codec: Codec,
+    decompressor: Box<dyn Decompressor>,
+    rest: &'a [u8],
+    finished: bool,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(codec: Codec, input: &'a [u8]) -> Result<Self> {
+        let decompressor =
+            codec.decompressor()?.ok_or_else(|| broken(codec, "it cannot be read in pieces"))?;
+        Ok(Pieces { codec, decompressor, rest: input, finished: false })
+    }
+
+    /// Fills some of `out`, which is not empty. Nothing was filled: more input is needed.
+    fn next(&mut self, out: &mut [u8]) -> Result<usize> {
+        let input = &self.rest[..self.rest.len().min(PIECE)];
+        let progress = self.decompressor.decompress_some(input, out)?;
+        if progress.produced == 0 && (progress.finished || progress.consumed == 0) {
+            return Err(broken(self.codec, "it holds less than it declares"));
+        }
+        self.rest = &self.rest[progress.consumed..];
+        self.finished = progress.finished;
+        Ok(progress.produced)
+    }
+
+    /// That both input and output end here.
+    fn end(mut self, size: usize) -> Result<()> {
+        // The end of a stream can lie behind its last byte of output; one more byte is one too many.
+        while !self.finished {
+            let progress = self.decompressor.decompress_some(self.rest, &mut [0])?;
+            if progress.produced > 0 {
+                return Err(wrong_size(self.codec, size, "more"));
+            }
+            if !progress.finished && progress.consumed == 0 {
+                return Err(broken(self.codec, "it ends early"));
+            }
+            self.rest = &self.rest[progress.consumed..];
+            self.finished = progress.finished;
+        }
+        if self.rest.is_empty() { Ok(()) } else { Err(broken(self.codec, "bytes follow its end")) }
+    }
 }
 
 /// A codec with the settings to compress with.
@@ -76,40 +233,31 @@ impl Compression {
     }
 }
 
-/// What one step of a [`Stream`] did.
+/// How far one call of a [`Decompressor`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct Progress {
     /// Bytes of input used.
-    pub read: usize,
+    pub consumed: usize,
     /// Bytes of output made.
-    pub written: usize,
-    /// Whether the compressed stream has ended.
-    pub done: bool,
+    pub produced: usize,
+    /// Whether the compressed data may end here.
+    pub finished: bool,
 }
 
-/// Decompression in pieces, for what is too large to hold whole.
-pub trait Stream {
-    /// Uses some of `input` and fills some of `out`. No progress with both non-empty is an error.
-    fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step>;
+/// Decompresses in pieces.
+pub trait Decompressor {
+    /// Uses some of `input` and fills some of `out`.
+    fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress>;
 }
 
-/// The streaming decompressor of a codec; none for snappy, whose blocks refer back without bound.
-pub fn stream(codec: Codec) -> Option<Box<dyn Stream>> {
-    match codec {
-        Codec::None => Some(Box::new(Stored)),
-        Codec::Brotli => Some(Box::new(brotli::Decoder::new())),
-        Codec::Zstd => zstd::Decoder::new().map(|d| Box::new(d) as Box<dyn Stream>),
-        Codec::Snappy => None,
-    }
-}
-
+/// Bytes that are stored as they are. They have no end of their own.
 struct Stored;
 
-impl Stream for Stored {
-    fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step> {
+impl Decompressor for Stored {
+    fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress> {
         let n = input.len().min(out.len());
         out[..n].copy_from_slice(&input[..n]);
-        Ok(Step { read: n, written: n, done: false })
+        Ok(Progress { consumed: n, produced: n, finished: true })
     }
 }
 
@@ -152,20 +300,20 @@ mod tests {
         }
         let longer = [packed, b"\0"].concat();
         assert!(codec.decompress(&longer, &mut out).is_err(), "{compression:?}: trailing input");
-        if let Some(mut stream) = stream(codec) {
-            assert!(unpack(&mut *stream, packed, 5, 7) == input, "{compression:?} in pieces");
+        if let Some(mut pieces) = codec.decompressor().unwrap() {
+            assert!(unpack(&mut *pieces, packed, 5, 7) == input, "{compression:?} in pieces");
         }
     }
 
-    fn unpack(stream: &mut dyn Stream, packed: &[u8], feed: usize, room: usize) -> Vec<u8> {
+    fn unpack(decompressor: &mut dyn Decompressor, packed: &[u8], feed: usize, room: usize) -> Vec<u8> {
         let (mut at, mut all) = (0, Vec::new());
         loop {
             let mut out = vec![0; room];
             let end = packed.len().min(at + feed);
-            let step = stream.step(&packed[at..end], &mut out).unwrap();
-            at += step.read;
-            all.extend_from_slice(&out[..step.written]);
-            if step.done || (at == packed.len() && step.written == 0) {
+            let progress = decompressor.decompress_some(&packed[at..end], &mut out).unwrap();
+            at += progress.consumed;
+            all.extend_from_slice(&out[..progress.produced]);
+            if at == packed.len() && progress.produced == 0 {
                 return all;
             }
         }

@@ -7,7 +7,9 @@
 //! | 4 | 4 | masked CRC-32C of the decoded bytes (kinds `00` and `01` only) |
 //! | 8 | | the bytes |
 
+use crate::budget::Held;
 use crate::bytes;
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::hash::crc32c;
 
@@ -156,11 +158,19 @@ fn frame(compressed: bool, body: &[u8], begin: usize, base: u64) -> Result<Frame
 
 /// Decodes a whole stream to at most `limit` bytes. `base` is where it begins in the file.
 ///
-/// Also tells where the last frame with bytes in it ends: what follows there decodes to nothing.
-pub fn decompress(stored: &[u8], base: u64, limit: u64, checksums: bool) -> Result<(Vec<u8>, usize)> {
+/// Also tells where the last frame with bytes in it ends: what follows there decodes to nothing. What it takes counts as
+/// held.
+pub fn decompress(
+    stored: &[u8],
+    base: u64,
+    limit: u64,
+    checksums: bool,
+    held: &mut Held<'_>,
+    cx: &Cx<'_>,
+) -> Result<(Vec<u8>, usize)> {
     let limit = bytes::in_memory("snappy stream", limit.min(isize::MAX as u64))?;
     let mut frames = Frames::of_stream(stored, base);
-    let (mut out, mut end) = (Vec::new(), 0);
+    let (mut out, mut end, mut pace) = (Vec::new(), 0, cx.pace());
     while let Some(frame) = frames.next_frame()? {
         let begin = out.len();
         if frame.decoded > limit - begin {
@@ -169,9 +179,15 @@ pub fn decompress(stored: &[u8], base: u64, limit: u64, checksums: bool) -> Resu
                 .expected(format_args!("at most {limit} bytes"))
                 .hint("raise decoded_chunk_bytes in limits="));
         }
-        // Grown by what a frame really holds: at most 64 KiB ahead of the data that fills it.
+        if out.capacity() - begin < frame.decoded {
+            // Doubled, so that copying stays cheap, but never far ahead of the data that fills it.
+            let wanted = (2 * out.capacity()).max(begin + frame.decoded).min(limit);
+            held.grow((wanted - out.capacity()) as u64)?;
+            bytes::reserve_bytes("snappy stream", &mut out, wanted as u64)?;
+        }
         out.resize(begin + frame.decoded, 0);
         frame.decode_into(&mut out[begin..], checksums)?;
+        pace.step((frame.decoded + 64) as u64)?;
         if frame.decoded > 0 {
             end = frame.end;
         }
@@ -225,8 +241,15 @@ impl Compressor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Limits;
+    use crate::cx::for_tests;
     use crate::error::Kind;
     use proptest::prelude::*;
+
+    fn decompress(stored: &[u8], base: u64, limit: u64, checksums: bool) -> Result<(Vec<u8>, usize)> {
+        let cx = for_tests(Limits::default());
+        super::decompress(stored, base, limit, checksums, &mut cx.budget.nothing(), &cx)
+    }
 
     fn stream(writes: &[Vec<u8>]) -> Vec<u8> {
         let mut compressor = Compressor::default();

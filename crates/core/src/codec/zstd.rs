@@ -2,13 +2,23 @@
 //!
 //! Contexts are expensive to make and are kept, one of each kind a thread.
 
-use super::{Codec, Step, Stream, broken, wrong_size};
-use crate::error::{Error, Result};
+use super::{AT_ONCE, Codec, Decompressor, EXPECTED_RATIO, Progress, broken, wrong_size};
+use crate::budget::Held;
+use crate::bytes;
+use crate::cx::Cx;
+use crate::error::{Error, Kind, Result};
 use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, WriteBuf};
 
 /// The largest window of any frame on a 64-bit machine; narrower ones refuse what they cannot address.
 const WINDOW_LOG_MAX: u32 = if usize::BITS == 64 { 31 } else { 30 };
+
+/// The largest block of any frame, decoded.
+const BLOCK: usize = 128 << 10;
+/// The library's code for memory that could not be had.
+const NO_MEMORY: usize = 64usize.wrapping_neg();
+/// A buffer that proves too small becomes this many times as large. All work is done again, which adds a third.
+const GROWTH: usize = 4;
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
@@ -152,43 +162,161 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
     })
 }
 
-/// The window that a frame's header asks a streaming decoder to keep; none where the content is the window.
-pub fn window_bytes(frame: &[u8]) -> Option<u64> {
-    let (&descriptor, &window) = (frame.get(4)?, frame.get(5)?);
-    let single_segment = descriptor & 0x20 != 0;
-    let base = 1u64 << (10 + (window >> 3));
-    (!single_segment).then(|| base + base / 8 * u64::from(window & 7))
+/// What [`decompress`] does, for a large frame: block by block, with a check between them.
+pub fn decompress_paced(input: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+    Frame::read(input, out.len())?.decode(out, 0, out.len(), cx).map(|_| ())
 }
 
-/// Decompresses one frame in pieces.
-pub struct Decoder {
-    context: DCtx<'static>,
-    done: bool,
-}
-
-impl Decoder {
-    /// At the beginning of a frame; none where there is no memory for it.
-    pub fn new() -> Option<Self> {
-        let mut context = DCtx::try_create()?;
-        context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).ok()?;
-        Some(Decoder { context, done: false })
+/// Appends the content of a large frame, which has `size` bytes, to `out`. Memory grows with what arrives.
+pub fn append(input: &[u8], size: usize, out: &mut Vec<u8>, held: &mut Held<'_>, cx: &Cx<'_>) -> Result<()> {
+    let frame = Frame::read(input, size)?;
+    let begin = out.len();
+    let mut room = input.len().saturating_mul(EXPECTED_RATIO).max(AT_ONCE).min(size);
+    loop {
+        let more = (begin + room).saturating_sub(out.capacity());
+        held.grow(more as u64)?;
+        let reserved = out.try_reserve_exact(room);
+        reserved.map_err(|_| bytes::no_memory("zstd data", (begin + room) as u64))?;
+        if frame.decode(out, begin, begin + size, cx)? {
+            return Ok(());
+        }
+        out.truncate(begin);
+        room = room.saturating_mul(GROWTH).min(size);
     }
 }
 
-impl Stream for Decoder {
-    fn step(&mut self, input: &[u8], out: &mut [u8]) -> Result<Step> {
-        if self.done {
-            return Ok(Step { read: 0, written: 0, done: true });
+/// A frame to be decoded straight to its final place, which is then its window: what window the header asks for does
+/// not matter, and no memory is taken for it.
+struct Frame<'a> {
+    /// A header with the same meaning that states neither a size nor a window smaller than all. The library would
+    /// refuse a buffer that is smaller than the size.
+    header: [u8; 6],
+    /// The blocks, and the checksum if there is one.
+    body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Reads the header of a frame, which must state `size` if it states any.
+    fn read(input: &'a [u8], size: usize) -> Result<Self> {
+        let no_frame = || broken(Codec::Zstd, "it does not begin with a frame");
+        let (&descriptor, mut rest) =
+            input.strip_prefix(&MAGIC).and_then(<[u8]>::split_first).ok_or_else(no_frame)?;
+        let mut field = |n: usize| {
+            let (field, after) = rest.split_at_checked(n).ok_or_else(no_frame)?;
+            rest = after;
+            Ok(field.iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte)))
+        };
+        let single_segment = descriptor & 0x20 != 0;
+        if descriptor & 8 != 0 {
+            return Err(broken(Codec::Zstd, "a reserved bit is set"));
+        }
+        field(usize::from(!single_segment))?;
+        if field([0, 1, 2, 4][usize::from(descriptor & 3)])? != 0 {
+            return Err(broken(Codec::Zstd, "it needs a dictionary"));
+        }
+        let stated = match descriptor >> 6 {
+            0 if !single_segment => None,
+            0 => Some(field(1)?),
+            1 => Some(field(2)? + 256),
+            2 => Some(field(4)?),
+            _ => Some(field(8)?),
+        };
+        if let Some(stated) = stated.filter(|&stated| stated != size as u64) {
+            return Err(wrong_size(Codec::Zstd, size, stated));
+        }
+        let [a, b, c, d] = MAGIC;
+        let widest_window = ((WINDOW_LOG_MAX - 10) << 3) as u8;
+        let checksum_only = descriptor & 4;
+        Ok(Frame { header: [a, b, c, d, checksum_only, widest_window], body: rest })
+    }
+
+    /// Decodes to the places from `begin` to `end` of a buffer. False: the buffer is too small to go on.
+    fn decode<W: WriteBuf + ?Sized>(
+        &self,
+        buffer: &mut W,
+        begin: usize,
+        end: usize,
+        cx: &Cx<'_>,
+    ) -> Result<bool> {
+        let mut context = DCtx::try_create().ok_or_else(out_of_memory)?;
+        context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).map_err(failed)?;
+        // The buffer does not move meanwhile, so that the library needs no copy of what it has written.
+        context.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
+        let (mut filled, mut used, mut input) = (begin, 0, &self.header[..]);
+        let mut pace = cx.pace();
+        loop {
+            if buffer.capacity() - filled < BLOCK && buffer.capacity() < end {
+                return Ok(false);
+            }
+            let mut to = OutBuffer::around_pos(buffer, filled);
+            // As much input as the library asks for: one block, and the header of the next one.
+            let wanted = context.decompress_stream(&mut to, &mut InBuffer::around(input)).map_err(failed)?;
+            let made = to.pos() - filled;
+            filled += made;
+            pace.step(made as u64 + 64)?;
+            if filled > end {
+                return Err(wrong_size(Codec::Zstd, end - begin, "more"));
+            }
+            if wanted == 0 {
+                break;
+            }
+            input = self.body[used..].get(..wanted).ok_or_else(|| broken(Codec::Zstd, "it ends early"))?;
+            used += wanted;
+        }
+        if used != self.body.len() {
+            return Err(broken(Codec::Zstd, "bytes follow the frame"));
+        }
+        if filled != end {
+            return Err(wrong_size(Codec::Zstd, end - begin, filled - begin));
+        }
+        Ok(true)
+    }
+}
+
+/// What a [`Decoder`] has to keep of a frame that declares `size` bytes.
+pub fn window_bytes(frame: &[u8], size: u64) -> u64 {
+    let (Some(&descriptor), Some(&window)) = (frame.get(4), frame.get(5)) else { return 0 };
+    let single_segment = descriptor & 0x20 != 0;
+    let base = 1u64 << (10 + (window >> 3));
+    if single_segment { size } else { base + base / 8 * u64::from(window & 7) }
+}
+
+/// The largest window of a frame that is decompressed in pieces.
+pub const STREAMED_WINDOW: u64 = 1 << STREAMED_WINDOW_LOG;
+const STREAMED_WINDOW_LOG: u32 = 23;
+
+/// Decompresses one frame in pieces, if its window is at most [`STREAMED_WINDOW`].
+pub struct Decoder {
+    context: DCtx<'static>,
+    finished: bool,
+}
+
+impl Decoder {
+    /// At the beginning of a frame.
+    pub fn new() -> Result<Self> {
+        let mut context = DCtx::try_create().ok_or_else(out_of_memory)?;
+        context.set_parameter(DParameter::WindowLogMax(STREAMED_WINDOW_LOG)).map_err(failed)?;
+        Ok(Decoder { context, finished: false })
+    }
+}
+
+impl Decompressor for Decoder {
+    fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress> {
+        if self.finished {
+            return Ok(Progress { consumed: 0, produced: 0, finished: true });
         }
         let mut from = InBuffer::around(input);
         let mut to = OutBuffer::around(out);
-        let hint = self.context.decompress_stream(&mut to, &mut from).map_err(failed)?;
-        self.done = hint == 0;
-        Ok(Step { read: from.pos(), written: to.pos(), done: self.done })
+        let wanted = self.context.decompress_stream(&mut to, &mut from).map_err(failed)?;
+        self.finished = wanted == 0;
+        Ok(Progress { consumed: from.pos(), produced: to.pos(), finished: self.finished })
     }
 }
 
 fn failed(code: usize) -> Error {
+    if code == NO_MEMORY {
+        return out_of_memory();
+    }
     broken(Codec::Zstd, zstd_safe::get_error_name(code))
 }
 
@@ -197,7 +325,7 @@ fn refused(code: usize) -> Error {
 }
 
 fn out_of_memory() -> Error {
-    Error::limit("there is no memory for zstd")
+    Error::new(Kind::Memory, "no memory to decompress or compress zstd data")
 }
 
 #[cfg(test)]

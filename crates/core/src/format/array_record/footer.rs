@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::block::{BLOCK, is_boundary};
 use crate::format::riegeli::chunk::{CHUNK_HEADER, HEADER_SPAN, StoredChunk, kind};
 use crate::format::riegeli::stream::{ChunkData, SimpleStream};
-use crate::format::riegeli::table::{Builder, ChunkTable, Entry};
+use crate::format::riegeli::table::{Builder, ChunkTable, Entry, Listed};
 use crate::format::{Decoded, Description, ReadOptions};
 use crate::storage::Storage;
 
@@ -18,6 +18,9 @@ const CUT: &str = "the file was probably cut, or its writer never closed it";
 const SMALL: u64 = 1 << 20;
 #[cfg(test)]
 const SMALL: u64 = 1 << 12;
+
+/// What a postscript may decode to: writers store three copies of some 20 bytes.
+const POSTSCRIPT_BYTES: u64 = 64 << 10;
 
 /// Where the footer is, as the postscript says.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +62,13 @@ impl Place {
         }
         Ok(Place { footer, postscript: at })
     }
+
+    fn inconsistent(self, error: Error) -> Error {
+        if error.is_from_outside() || matches!(error.kind(), Kind::Limit) {
+            return error;
+        }
+        error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(self.footer)
+    }
 }
 
 fn first_postscript(
@@ -71,8 +81,16 @@ fn first_postscript(
     let chunk = chunk.view()?;
     let none =
         || Error::format("the last block holds no postscript").at(at).expected("3 records").found("none");
-    if chunk.header.records == 0 {
+    let header = &chunk.header;
+    if header.records == 0 {
         return Err(none());
+    }
+    // Detection comes here, too, with files of any kind: nothing is unpacked only to find no postscript.
+    if header.decoded > POSTSCRIPT_BYTES {
+        return Err(Error::format("the last block holds records, but no postscript")
+            .at(at)
+            .expected(format_args!("at most {POSTSCRIPT_BYTES} bytes"))
+            .found(header.decoded));
     }
     let decoded = chunk.decode(cx)?;
     let first = decoded.row(0).ok_or_else(none)?;
@@ -87,7 +105,8 @@ fn first_postscript(
 
 /// Says which part of the file is bad, keeping what is wrong with it.
 fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
-    if matches!(error.kind(), Kind::Io(_) | Kind::External(_)) {
+    // What is said of the machine, or of the limits, is not said of the file.
+    if error.is_from_outside() || matches!(error.kind(), Kind::Limit) {
         return error;
     }
     error.seen_as(kind, format_args!("ArrayRecord {part} is missing or damaged")).at(at).hint(CUT)
@@ -170,12 +189,9 @@ impl<'a> Footer<'a> {
         if metadata.version != VERSION {
             return wrong("unknown version of ArrayRecord", VERSION, metadata.version);
         }
-        if metadata.chunks != data.header.records - 1 {
-            return wrong(
-                "the number of chunks is not the number of entries",
-                data.header.records - 1,
-                metadata.chunks,
-            );
+        let entries = data.header.records.saturating_sub(1);
+        if metadata.chunks != entries {
+            return wrong("the number of chunks is not the number of entries", entries, metadata.chunks);
         }
         // Every chunk has a header.
         let most = place.footer / CHUNK_HEADER;
@@ -195,7 +211,7 @@ impl<'a> Footer<'a> {
             Error::format(format!("ArrayRecord footer entry {index}: {what}")).at(place.footer)
         };
         let seen = |e: Error| match e.kind() {
-            Kind::Io(_) | Kind::External(_) => e,
+            Kind::Io(_) | Kind::External(_) | Kind::Memory | Kind::Limit => e,
             _ => {
                 let outer = format!("ArrayRecord footer entry {index}");
                 e.seen_as(Kind::Format, &outer).at(place.footer)
@@ -214,31 +230,43 @@ impl<'a> Footer<'a> {
     /// Reads all entries into a table.
     pub fn into_table(mut self, options: &ReadOptions, cx: &Cx<'_>) -> Result<ChunkTable> {
         let place = self.place;
-        let wrong = |error: Error| {
-            if matches!(error.kind(), Kind::Io(_)) {
-                return error;
-            }
-            error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(place.footer)
-        };
         let mut builder = Builder::new(options, cx).expecting(self.metadata.chunks);
+        let mut pace = cx.pace();
         while let Some(entry) = self.next_entry()? {
-            builder.push(entry).map_err(wrong)?;
+            builder.push(entry).map_err(|e| place.inconsistent(e))?;
+            pace.step(64)?;
         }
-        let (listed, claimed) = (builder.records(), self.metadata.records);
-        if listed != claimed {
-            return Err(Error::format(
-                "ArrayRecord footer is inconsistent: chunks do not add up to the records",
-            )
-            .at(place.footer)
-            .expected(format_args!("{claimed} records"))
-            .found(listed));
-        }
+        self.check_sum(builder.records())?;
         let codec = self.metadata.options.as_deref().and_then(codec_in);
         let description = Description {
             codec: codec.map(|codec| codec.name().to_owned()),
             record_bytes: None,
             options: self.metadata.options,
         };
-        builder.finish(place.footer, description).map_err(wrong)
+        builder.finish(place.footer, description).map_err(|e| place.inconsistent(e))
+    }
+
+    /// How many records there are: what the metadata claims, if the entries can be and add up to it.
+    pub fn count(mut self, cx: &Cx<'_>) -> Result<u64> {
+        let place = self.place;
+        let (mut listed, mut pace) = (Listed::default(), cx.pace());
+        while let Some(entry) = self.next_entry()? {
+            listed.add(&entry).map_err(|e| place.inconsistent(e))?;
+            pace.step(64)?;
+        }
+        let records = listed.finish(place.footer).map_err(|e| place.inconsistent(e))?;
+        self.check_sum(records)?;
+        Ok(records)
+    }
+
+    fn check_sum(&self, listed: u64) -> Result<()> {
+        let claimed = self.metadata.records;
+        if listed == claimed {
+            return Ok(());
+        }
+        Err(Error::format("ArrayRecord footer is inconsistent: chunks do not add up to the records")
+            .at(self.place.footer)
+            .expected(format_args!("{claimed} records"))
+            .found(listed))
     }
 }

@@ -28,7 +28,7 @@ use super::options::WriteOptions;
 use super::riegeli::walk::walk;
 use super::{Carried, Encoder, Format, Probe, ReadOptions, Span, Table};
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::storage::Storage;
 use encoder::ArrayRecordEncoder;
 use footer::{Footer, Place};
@@ -99,7 +99,7 @@ impl Format for ArrayRecord {
 
     fn count(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
         let place = Place::find(storage, options, cx)?;
-        Ok(Footer::open(storage, place, options, cx)?.metadata.records)
+        Footer::open(storage, place, options, cx)?.count(cx)
     }
 
     fn walk(
@@ -136,5 +136,5 @@ impl Format for ArrayRecord {
 }
 
 fn is_io(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Io(_) | Kind::External(_))
+    error.is_from_outside()
 }

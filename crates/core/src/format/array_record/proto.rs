@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 pub const MAGIC: u64 = 0x7193_0e70_4fda_e05e;
 /// The only version there is.
 pub const VERSION: u64 = 1;
+/// The longest text of options that is read. Writers' have some hundred bytes.
+const MAX_OPTIONS: usize = 64 << 10;
 
 enum Field<'a> {
     Number(u64),
@@ -99,13 +101,21 @@ impl Metadata {
         let Some(inner) = inner else { return Ok(None) };
         // Numbers that are not there are zero, as in every protobuf message.
         let mut metadata = Metadata { version: 0, chunks: 0, records: 0, options: None };
+        let mut options = None;
         fields("footer metadata", inner, |number, field| match (number, field) {
             (1, Field::Number(n)) => metadata.version = n,
             (2, Field::Number(n)) => metadata.chunks = n,
             (3, Field::Number(n)) => metadata.records = n,
-            (4, Field::Bytes(bytes)) => metadata.options = Some(String::from_utf8_lossy(bytes).into_owned()),
+            (4, Field::Bytes(bytes)) => options = Some(bytes),
             _ => {}
         })?;
+        if let Some(options) = options {
+            if options.len() > MAX_OPTIONS {
+                let error = Error::format("footer metadata has options that are too long");
+                return Err(error.expected(MAX_OPTIONS).found(options.len()));
+            }
+            metadata.options = Some(String::from_utf8_lossy(options).into_owned());
+        }
         Ok(Some(metadata))
     }
 

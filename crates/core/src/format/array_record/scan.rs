@@ -39,13 +39,14 @@ pub(super) fn scan_chunks(
     let wanted = if settings.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE };
     each_chunk(storage, footer, place, options, cx, |chunk, record| {
         let header = chunk.header;
-        chunk.verify().map_err(|e| e.for_record(record))?;
-        let encoded = (header.kind == wanted).then(|| {
-            let (head, body) = (header.to_bytes().to_vec(), chunk.slice(0..header.data_size).into_owned());
+        chunk.verify(cx).map_err(|e| e.for_record(record))?;
+        let encode = || {
+            let (head, body) = (header.to_bytes().to_vec(), chunk.copied(0..header.data_size, cx)?);
             let ends = vec![head.len(), body.len()];
             let (records, decoded_bytes) = (header.records, header.decoded);
-            Encoded { head, body, ends, records, decoded_bytes, hash: 0 }
-        });
+            Ok(Encoded { head, body, ends, records, decoded_bytes, hash: 0 })
+        };
+        let encoded = (header.kind == wanted).then(encode).transpose()?;
         visit(Carried { encoded, records: header.records, decode: &|| decode(chunk, record, cx) })
     })?;
     Ok(true)

@@ -1,6 +1,7 @@
 //! The payload of a chunk: verified, unpacked, and cut into its records.
 
 use super::header::{Codec, HEADER, Header, PREFIX};
+use crate::budget::Held;
 use crate::bytes;
 use crate::codec::gzip::{self, Wrapper};
 use crate::codec::snappy_frames;
@@ -10,12 +11,26 @@ use crate::format::{Decoded, ReadOptions};
 use std::borrow::Cow;
 use std::ops::Range;
 
+/// Bytes that are hashed between two checks whether to go on.
+const PIECE: usize = 4 << 20;
+
 /// Compares the checksum of a chunk whose header and payload are `stored`, at `at` in the file.
-pub(super) fn check(header: &Header, stored: &[u8], at: u64, options: &ReadOptions) -> Result<()> {
+pub(super) fn check(
+    header: &Header,
+    stored: &[u8],
+    at: u64,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Result<()> {
     if !options.checksums {
         return Ok(());
     }
-    let computed = crc32fast::hash(&stored[HEADER as usize..]);
+    let mut hasher = crc32fast::Hasher::new();
+    for piece in stored[HEADER as usize..].chunks(PIECE) {
+        cx.check()?;
+        hasher.update(piece);
+    }
+    let computed = hasher.finalize();
     if computed == header.checksum {
         return Ok(());
     }
@@ -34,35 +49,43 @@ pub(super) fn decode(
     options: &ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Decoded> {
-    let unpacked = unpack(header, stored, at, options, cx)?;
-    let mut ends = Vec::new();
-    split(&unpacked, header.records, at, |place| {
-        ends.push(place.end);
-        Ok(())
-    })?;
-    let bytes = without_lengths(unpacked, &mut ends);
+    let mut held = cx.budget.nothing();
+    let unpacked = unpack(header, stored, at, options, &mut held, cx)?;
+    let mut ends = ends(header, &unpacked, &mut held)?;
+    split(&unpacked, header.records, at, cx, |place| bytes::push("ends of records", &mut ends, place.end))?;
+    let bytes = without_lengths(unpacked, &mut ends, &mut held, cx)?;
     Decoded::new(bytes, ends)
 }
 
-/// The unpacked payload of a chunk whose header and payload are `stored`, at `at` in the file.
+/// An empty list with room for where each record ends, as many as there can be.
+pub(super) fn ends(header: &Header, unpacked: &[u8], held: &mut Held<'_>) -> Result<Vec<usize>> {
+    let count = u64::from(header.records).min((unpacked.len() / PREFIX) as u64);
+    held.grow(count * size_of::<usize>() as u64)?;
+    bytes::list("ends of records", count)
+}
+
+/// The unpacked payload of a chunk whose header and payload are `stored`, at `at` in the file. What it takes counts as
+/// held.
 pub(super) fn unpack<'a>(
     header: &Header,
     stored: &'a [u8],
     at: u64,
     options: &ReadOptions,
-    _cx: &Cx<'_>,
+    held: &mut Held<'_>,
+    cx: &Cx<'_>,
 ) -> Result<Cow<'a, [u8]>> {
     let payload = &stored[HEADER as usize..];
     let base = at + HEADER;
-    check(header, stored, at, options)?;
+    check(header, stored, at, options, cx)?;
     // Where each record ends is kept beside the bytes, so it counts against the limit with them.
     let ends = u64::from(header.records) * size_of::<usize>() as u64;
     let limit = options.limits.decoded_chunk_bytes.saturating_sub(ends);
     let unpacked = match header.codec {
         Codec::None => return Ok(Cow::Borrowed(payload)),
-        Codec::Gzip => gzip::decompress(Wrapper::Gzip, payload, base, limit)?,
+        Codec::Gzip => gzip::decompress(Wrapper::Gzip, payload, base, limit, held, cx)?,
         Codec::Snappy => {
-            let (unpacked, end) = snappy_frames::decompress(payload, base, limit, options.checksums)?;
+            let checksums = options.checksums;
+            let (unpacked, end) = snappy_frames::decompress(payload, base, limit, checksums, held, cx)?;
             if end != payload.len() {
                 return Err(Error::format("snappy frames behind the last record of a chunk")
                     .at(base + end as u64)
@@ -80,10 +103,12 @@ pub(super) fn split(
     unpacked: &[u8],
     records: u32,
     at: u64,
+    cx: &Cx<'_>,
     mut each: impl FnMut(Range<usize>) -> Result<()>,
 ) -> Result<()> {
-    let mut position = 0;
+    let (mut position, mut pace) = (0, cx.pace());
     for record in 0..records {
+        pace.step(32)?;
         let left = unpacked.len() - position;
         if left < PREFIX {
             return Err(Error::format("chunk holds fewer records than its header says")
@@ -114,29 +139,37 @@ pub(super) fn split(
 /// The records of an unpacked payload without the lengths between them, and where each ends.
 ///
 /// `places` are their places, in order.
-pub(super) fn without_lengths(unpacked: Cow<'_, [u8]>, places: &mut [usize]) -> Vec<u8> {
+pub(super) fn without_lengths(
+    unpacked: Cow<'_, [u8]>,
+    places: &mut [usize],
+    held: &mut Held<'_>,
+    cx: &Cx<'_>,
+) -> Result<Vec<u8>> {
     let total = unpacked.len() - PREFIX * places.len();
-    let (mut begin, mut filled) = (PREFIX, 0);
+    let (mut begin, mut filled, mut pace) = (PREFIX, 0, cx.pace());
     match unpacked {
         Cow::Borrowed(unpacked) => {
-            let mut out = Vec::with_capacity(total);
+            held.grow(total as u64)?;
+            let mut out = bytes::reserved("chunk", total as u64)?;
             for end in places {
                 out.extend_from_slice(&unpacked[begin..*end]);
+                pace.step((*end - begin) as u64 + 16)?;
                 begin = *end + PREFIX;
                 *end = out.len();
             }
-            out
+            Ok(out)
         }
         // Moved forward in place: a second buffer would double the memory of a large chunk.
         Cow::Owned(mut unpacked) => {
             for end in places {
                 unpacked.copy_within(begin..*end, filled);
                 filled += *end - begin;
+                pace.step((*end - begin) as u64 + 16)?;
                 begin = *end + PREFIX;
                 *end = filled;
             }
             unpacked.truncate(total);
-            unpacked
+            Ok(unpacked)
         }
     }
 }

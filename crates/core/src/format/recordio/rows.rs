@@ -5,8 +5,11 @@
 //! records, as the original writes them. Records of other chunks can only be had by unpacking the chunk.
 
 use super::header::{Codec, HEADER, Header, PREFIX};
+use crate::bytes;
 use crate::cache::Weight;
 use crate::codec::snappy_frames::Frames;
+use crate::cx::Cx;
+use crate::error::Result;
 use std::ops::Range;
 
 /// A record of an uncompressed chunk. A payload has less than 2^32 bytes, so that 32 bits are enough.
@@ -57,40 +60,47 @@ impl Rows {
         unpacked: &[u8],
         ends: &[usize],
         checksums: bool,
-    ) -> Option<Self> {
+        cx: &Cx<'_>,
+    ) -> Result<Option<Self>> {
         let begins = std::iter::once(0).chain(ends.iter().copied());
+        let mut pace = cx.pace();
         match header.codec {
             Codec::None => {
-                let plain = |(begin, &end): (usize, &usize)| {
+                let mut rows = bytes::list("rows of a chunk", ends.len() as u64)?;
+                for (begin, &end) in begins.zip(ends) {
+                    pace.step((end - begin) as u64 + 32)?;
                     let checksum =
                         if checksums { crc32fast::hash(&unpacked[begin + PREFIX..end]) } else { 0 };
-                    Plain { end: end as u32, checksum }
-                };
-                Some(Rows::Plain(begins.zip(ends).map(plain).collect()))
-            }
-            Codec::Snappy => {
-                let payload = &stored[HEADER as usize..];
-                let mut frames = Frames::of_stream(payload, 0);
-                let mut rows = Vec::with_capacity(ends.len());
-                // Unpacked bytes before the next frame.
-                let mut reached = 0;
-                for (begin, &end) in begins.zip(ends) {
-                    let mut first = None;
-                    while reached < end {
-                        let frame = frames.next_frame().ok()??;
-                        if reached == begin {
-                            first.get_or_insert(frame.begin as u32);
-                        }
-                        reached += frame.decoded_bytes();
-                    }
-                    // A frame that also holds bytes of the next record is not this record's own.
-                    let (begin, size) = (first.filter(|_| reached == end)?, end - begin - PREFIX);
-                    rows.push(Framed { begin, size: size as u32 });
+                    rows.push(Plain { end: end as u32, checksum });
                 }
-                Some(Rows::Framed(rows, payload.len() as u32))
+                Ok(Some(Rows::Plain(rows)))
             }
-            Codec::Gzip => None,
+            Codec::Snappy => Self::framed(&stored[HEADER as usize..], ends, cx),
+            Codec::Gzip => Ok(None),
         }
+    }
+
+    /// Where the frames of each record begin. None where a frame holds bytes of two records.
+    fn framed(payload: &[u8], ends: &[usize], cx: &Cx<'_>) -> Result<Option<Self>> {
+        let mut frames = Frames::of_stream(payload, 0);
+        let mut rows = bytes::list("rows of a chunk", ends.len() as u64)?;
+        // Unpacked bytes before the next frame.
+        let (mut reached, mut pace) = (0, cx.pace());
+        for (begin, &end) in std::iter::once(0).chain(ends.iter().copied()).zip(ends) {
+            let mut first = None;
+            while reached < end {
+                let Ok(Some(frame)) = frames.next_frame() else { return Ok(None) };
+                if reached == begin {
+                    first.get_or_insert(frame.begin as u32);
+                }
+                reached += frame.decoded_bytes();
+                pace.step(64)?;
+            }
+            // A frame that also holds bytes of the next record is not this record's own.
+            let Some(first) = first.filter(|_| reached == end) else { return Ok(None) };
+            rows.push(Framed { begin: first, size: (end - begin - PREFIX) as u32 });
+        }
+        Ok(Some(Rows::Framed(rows, payload.len() as u32)))
     }
 
     /// The size of a record.

@@ -2,6 +2,7 @@
 
 use super::header::{Codec, HEADER, Header};
 use super::payload;
+use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::format::{Carried, Encoded, ReadOptions};
@@ -14,10 +15,12 @@ pub(super) fn scan(
     visit: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     each_chunk(storage, cx, |at, header, stored, record| {
-        let unpacked = payload::unpack(header, stored, at, options, cx).map_err(|e| e.for_record(record))?;
+        let mut held = cx.budget.nothing();
+        let unpacked =
+            payload::unpack(header, stored, at, options, &mut held, cx).map_err(|e| e.for_record(record))?;
         // Nothing of a chunk is handed on before all of it is known to be right.
-        payload::split(&unpacked, header.records, at, |_| Ok(())).map_err(|e| e.for_record(record))?;
-        payload::split(&unpacked, header.records, at, |place| visit(&unpacked[place]))
+        payload::split(&unpacked, header.records, at, cx, |_| Ok(())).map_err(|e| e.for_record(record))?;
+        payload::split(&unpacked, header.records, at, cx, |place| visit(&unpacked[place]))
     })
 }
 
@@ -32,12 +35,13 @@ pub(super) fn scan_chunks(
     each_chunk(storage, cx, |at, header, stored, record| {
         let same = header.codec == codec;
         if same {
-            payload::check(header, stored, at, options).map_err(|e| e.for_record(record))?;
+            payload::check(header, stored, at, options, cx).map_err(|e| e.for_record(record))?;
         }
         let (head, body) = stored.split_at(HEADER as usize);
+        let body = if same { bytes::copied("chunk", body, cx)? } else { Vec::new() };
         let encoded = same.then(|| Encoded {
             head: head.to_vec(),
-            body: body.to_vec(),
+            body,
             records: header.records.into(),
             ..Encoded::default()
         });

@@ -49,7 +49,7 @@ impl Chunks {
             let header = read_header(&mut skim, offset, table.file_size)?;
             table.codecs |= 1 << header.codec.number();
             let end = table.records() + u64::from(header.records);
-            table.places.push(Place { offset, end });
+            bytes::push("table of chunks", &mut table.places, Place { offset, end })?;
             offset += header.stored();
         }
         table.places.shrink_to_fit();
@@ -68,8 +68,8 @@ impl Chunks {
         let mut records = 0u64;
         let detail = side_index::read(index, "recordio", size, HEADER, |offset, count| {
             records = records.checked_add(count).filter(|_| count > 0)?;
-            table.places.push(Place { offset, end: records });
-            Some(())
+            // Where there is no memory the index is of no use; without it, the error is raised.
+            bytes::push("table of chunks", &mut table.places, Place { offset, end: records }).ok()
         });
         let Some(detail) = detail else { return Ok(None) };
         table.codecs = detail;
@@ -122,19 +122,19 @@ impl Chunks {
                 .found(format_args!("{} in {}", header.records, header.stored()))
                 .hint("the file changed, or its side index is of another file"));
         }
-        let unpacked = payload::unpack(&header, stored, at, &self.options, cx)?;
-        let mut ends = Vec::with_capacity((header.records as usize).min(unpacked.len() / PREFIX));
-        payload::split(&unpacked, header.records, at, |place| {
-            ends.push(place.end);
-            Ok(())
+        let mut held = cx.budget.nothing();
+        let unpacked = payload::unpack(&header, stored, at, &self.options, &mut held, cx)?;
+        let mut ends = payload::ends(&header, &unpacked, &mut held)?;
+        payload::split(&unpacked, header.records, at, cx, |place| {
+            bytes::push("ends of records", &mut ends, place.end)
         })
         .map_err(|e| e.for_record(chunk.first_record + ends.len() as u64))?;
         if Rows::weight_of(chunk.records) <= ROWS_BYTES as u64
-            && let Some(rows) = Rows::of(&header, stored, &unpacked, &ends, self.options.checksums)
+            && let Some(rows) = Rows::of(&header, stored, &unpacked, &ends, self.options.checksums, cx)?
         {
             self.rows.put(chunk.index, Arc::new(rows));
         }
-        let bytes = payload::without_lengths(unpacked, &mut ends);
+        let bytes = payload::without_lengths(unpacked, &mut ends, &mut held, cx)?;
         Decoded::new(bytes, ends)
     }
 }
@@ -151,13 +151,15 @@ fn read_header(skim: &mut Window<'_>, at: u64, file_size: u64) -> Result<Header>
 }
 
 /// Unpacks the frames of one record, its length first, into `out`.
-fn decode_frames(stored: &[u8], at: u64, out: &mut [u8], checksums: bool) -> Result<()> {
+fn decode_frames(stored: &[u8], at: u64, out: &mut [u8], checksums: bool, cx: &Cx<'_>) -> Result<()> {
     let mut length = [0; PREFIX];
+    let mut pace = cx.pace();
     let mut frames = Frames::of_part(stored, at);
     let total = PREFIX + out.len();
     let mut reached = 0;
     while let Some(frame) = frames.next_frame()? {
         let next = reached + frame.decoded_bytes();
+        pace.step(frame.decoded_bytes() as u64 + 64)?;
         if next > total {
             reached = next;
             break;
@@ -167,7 +169,7 @@ fn decode_frames(stored: &[u8], at: u64, out: &mut [u8], checksums: bool) -> Res
         } else if reached >= PREFIX {
             frame.decode_into(&mut out[reached - PREFIX..next - PREFIX], checksums)?;
         } else {
-            let mut both = vec![0; next - reached];
+            let mut both = bytes::zeroed("snappy frame", (next - reached) as u64)?;
             frame.decode_into(&mut both, checksums)?;
             let (head, tail) = both.split_at(PREFIX - reached);
             length[reached..].copy_from_slice(head);
@@ -237,8 +239,8 @@ impl Table for Chunks {
             .hint("the file changed; open it again"))
     }
 
-    fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
-        decode_frames(stored, at, out, self.options.checksums)
+    fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        decode_frames(stored, at, out, self.options.checksums, cx)
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {

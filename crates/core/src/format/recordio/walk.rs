@@ -68,8 +68,9 @@ impl Walk<'_> {
     /// The bytes of all records of a chunk, unpacked, if everything about it is right.
     fn bytes(&mut self, header: &Header, at: u64) -> Result<u64> {
         let stored = self.window.get("chunk", at, header.stored())?;
-        let unpacked = payload::unpack(header, stored, at, self.options, self.cx)?;
-        payload::split(&unpacked, header.records, at, |_| Ok(()))?;
+        let mut held = self.cx.budget.nothing();
+        let unpacked = payload::unpack(header, stored, at, self.options, &mut held, self.cx)?;
+        payload::split(&unpacked, header.records, at, self.cx, |_| Ok(()))?;
         Ok(unpacked.len() as u64 - PREFIX as u64 * u64::from(header.records))
     }
 

@@ -212,11 +212,15 @@ impl<'a> ChunkView<'a> {
     }
 
     /// Checks the block headers up to the end of the data, and the data's hash.
-    pub fn verify(&self) -> Result<()> {
+    pub fn verify(&self, cx: &Cx<'_>) -> Result<()> {
         self.check_data_blocks()?;
         let mut hasher = highway::Hasher::new();
         if self.checksums {
-            self.data_pieces().for_each(|piece| hasher.update(piece));
+            let mut pace = cx.pace();
+            for piece in self.data_pieces() {
+                hasher.update(piece);
+                pace.step(piece.len() as u64)?;
+            }
         }
         self.check_data_hash(hasher)
     }
@@ -264,35 +268,45 @@ impl<'a> ChunkView<'a> {
     }
 
     /// Bytes of the data, borrowed where no block header interrupts them.
-    pub fn slice(&self, data: Range<u64>) -> Cow<'a, [u8]> {
+    pub fn slice(&self, data: Range<u64>, cx: &Cx<'_>) -> Result<Cow<'a, [u8]>> {
         let mut pieces = self.pieces(data.clone());
         let first = pieces.next().unwrap_or(&[]);
         if pieces.left == 0 {
-            return Cow::Borrowed(first);
+            return Ok(Cow::Borrowed(first));
         }
-        let mut whole = Vec::with_capacity((data.end - data.start) as usize);
-        whole.extend_from_slice(first);
-        pieces.for_each(|piece| whole.extend_from_slice(piece));
-        Cow::Owned(whole)
+        self.copied(data, cx).map(Cow::Owned)
+    }
+
+    /// A copy of bytes of the data.
+    pub fn copied(&self, data: Range<u64>, cx: &Cx<'_>) -> Result<Vec<u8>> {
+        let (mut whole, mut pace) = (bytes::reserved("chunk", data.end - data.start)?, cx.pace());
+        for piece in self.pieces(data) {
+            whole.extend_from_slice(piece);
+            pace.step(piece.len() as u64)?;
+        }
+        Ok(whole)
     }
 
     /// Copies bytes of the data into `out`, which is as long as they are.
-    pub fn copy(&self, data: Range<u64>, mut out: &mut [u8]) {
+    pub fn copy(&self, data: Range<u64>, mut out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        let mut pace = cx.pace();
         for piece in self.pieces(data) {
             let (now, later) = out.split_at_mut(piece.len().min(out.len()));
             now.copy_from_slice(&piece[..now.len()]);
             out = later;
+            pace.step(piece.len() as u64)?;
         }
+        Ok(())
     }
 
     /// The records, verified and unpacked.
     pub fn decode(&self, cx: &Cx<'_>) -> Result<Decoded> {
-        self.verify()?;
+        self.verify(cx)?;
         let at = self.range.start;
         match self.header.kind {
             kind::SIMPLE => simple::decode(self, cx).map_err(|e| e.at(at)),
             kind::TRANSPOSED => {
-                let data = self.slice(0..self.header.data_size);
+                let data = self.slice(0..self.header.data_size, cx)?;
                 transpose_decode::decode(&data, at, self.header.records, self.header.decoded, cx)
                     .map_err(|e| e.at(at))
             }
@@ -307,10 +321,9 @@ impl<'a> ChunkView<'a> {
         }
         let decoded = self.decode(cx)?;
         match decoded.row(0) {
-            Some(record) if record.len() == out.len() => out.copy_from_slice(record),
-            _ => return Err(Error::format("chunk does not hold the record").at(self.range.start)),
+            Some(record) if record.len() == out.len() => bytes::copy_paced(record, out, cx),
+            _ => Err(Error::format("chunk does not hold the record").at(self.range.start)),
         }
-        Ok(())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Offsets and sizes of chunks of one record, in 8 bytes a chunk.
 
+use crate::bytes;
+use crate::error::Result;
 use crate::prefetch;
 
 /// Chunks that count their offsets from the same one.
@@ -25,9 +27,8 @@ impl Compact {
     }
 
     /// Appends a chunk behind all others; false where its numbers are too large.
-    #[must_use]
     #[inline]
-    pub fn push(&mut self, offset: u64, size: Option<u64>) -> bool {
+    pub fn push(&mut self, offset: u64, size: Option<u64>) -> Result<bool> {
         let base = match self.bases.last() {
             Some(&base) if !self.chunks.len().is_multiple_of(RUN) => base,
             _ => offset,
@@ -36,12 +37,12 @@ impl Compact {
             None => Some(UNKNOWN),
             Some(size) => u32::try_from(size).ok().filter(|&size| size != UNKNOWN),
         };
-        let (Some(size), Ok(distance)) = (size, u32::try_from(offset - base)) else { return false };
+        let (Some(size), Ok(distance)) = (size, u32::try_from(offset - base)) else { return Ok(false) };
         if self.chunks.len().is_multiple_of(RUN) {
-            self.bases.push(base);
+            bytes::push("table of chunks", &mut self.bases, base)?;
         }
-        self.chunks.push([distance, size]);
-        true
+        bytes::push("table of chunks", &mut self.chunks, [distance, size])?;
+        Ok(true)
     }
 
     /// Nothing is pushed after it.
@@ -106,7 +107,7 @@ mod tests {
         compact.reserve(1_000_000);
         let size = |i: u64| (!i.is_multiple_of(3)).then_some(i % 7 * 1_000);
         for i in 0..1_000_000 {
-            assert!(compact.push(64 + i * 50_000_000, size(i)));
+            assert!(compact.push(64 + i * 50_000_000, size(i)).unwrap());
         }
         compact.seal();
         for i in 0..1_000_000 {
@@ -118,9 +119,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_and_changes_nothing() {
         let mut compact = Compact::default();
-        assert!(!compact.push(64, Some(u32::MAX.into())) && !compact.push(64, Some(1 << 40)));
-        assert!(compact.push(64, Some(u64::from(u32::MAX) - 1)) && !compact.push(65 + (1 << 32), Some(1)));
-        assert!(compact.push(63 + (1 << 32), None));
+        let mut push = |offset, size| compact.push(offset, size).unwrap();
+        assert!(!push(64, Some(u32::MAX.into())) && !push(64, Some(1 << 40)));
+        assert!(push(64, Some(u64::from(u32::MAX) - 1)) && !push(65 + (1 << 32), Some(1)));
+        assert!(push(63 + (1 << 32), None));
         assert_eq!(compact.get(0), Some((64, Some(u64::from(u32::MAX) - 1))));
         assert_eq!((compact.get(1), compact.count()), (Some((63 + (1 << 32), None)), 2));
     }

@@ -7,6 +7,7 @@
 use super::block::{BLOCK, left_in_block};
 use super::chunk::{CHUNK_HEADER, ChunkView, kind};
 use crate::bytes;
+use crate::cx::Cx;
 use crate::hash::highway;
 
 /// Hashed, then copied while it is in the processor's cache: measured at 100 KB, 11.7 us, against 16.0 us for the copy
@@ -102,10 +103,10 @@ fn is_varint_of(bytes: &[u8], mut number: usize) -> bool {
 
 impl ChunkView<'_> {
     /// What [`verify`](Self::verify) does, and copies the data from `from` on to `out` meanwhile.
-    pub fn verify_copying(&self, from: u64, out: &mut [u8]) -> crate::Result<()> {
+    pub fn verify_copying(&self, from: u64, out: &mut [u8], cx: &Cx<'_>) -> crate::Result<()> {
         self.check_data_blocks()?;
         let mut hasher = highway::Hasher::new();
-        let (mut skip, mut done) = (from as usize, 0);
+        let (mut skip, mut done, mut pace) = (from as usize, 0, cx.pace());
         // Block headers cut it into pieces of the right size.
         for piece in self.data_pieces() {
             if self.checksums {
@@ -116,6 +117,7 @@ impl ChunkView<'_> {
             let wanted = &wanted[..wanted.len().min(out.len() - done)];
             out[done..done + wanted.len()].copy_from_slice(wanted);
             done += wanted.len();
+            pace.step(piece.len() as u64)?;
         }
         self.check_data_hash(hasher)
     }

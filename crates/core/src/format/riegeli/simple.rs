@@ -7,6 +7,7 @@
 //! Sizes and values are compressed each for itself, and then begin with their decompressed size.
 
 use super::chunk::{ChunkView, Header};
+use crate::budget::Held;
 use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
 use crate::codec::{Codec, Compression};
 use crate::cx::Cx;
@@ -71,45 +72,56 @@ pub fn declared(codec: Codec, blob: &[u8], at: u64) -> Result<(u64, &[u8])> {
     Ok((cursor.varint64()?, cursor.rest()))
 }
 
-/// A blob, decompressed. A declared size over `most` is an error.
-pub fn unpack(codec: Codec, blob: Cow<'_, [u8]>, most: u64, at: u64) -> Result<Cow<'_, [u8]>> {
+/// A blob, decompressed in memory that grows with what arrives and counts as held. A declared size over `most` is an
+/// error.
+pub fn unpack<'a>(
+    codec: Codec,
+    blob: Cow<'a, [u8]>,
+    most: u64,
+    at: u64,
+    held: &mut Held<'_>,
+    cx: &Cx<'_>,
+) -> Result<Cow<'a, [u8]>> {
     if codec == Codec::None {
         return Ok(blob);
     }
     let (size, payload) = declared(codec, &blob, at)?;
     if size > most {
-        return Err(Error::limit("compressed data declares too many bytes")
+        return Err(Error::format("compressed data declares more bytes than it can have")
             .at(at)
             .expected(most)
             .found(size));
     }
-    let mut out = bytes::zeroed("compressed data", size)?;
-    codec.decompress(payload, &mut out)?;
+    let mut out = Vec::new();
+    codec.append(payload, size, &mut out, held, cx)?;
     Ok(Cow::Owned(out))
 }
 
-fn parts(chunk: &ChunkView<'_>) -> Result<Parts> {
-    let prefix = chunk.slice(0..chunk.header.data_size.min(Parts::PREFIX));
+fn parts(chunk: &ChunkView<'_>, cx: &Cx<'_>) -> Result<Parts> {
+    let prefix = chunk.slice(0..chunk.header.data_size.min(Parts::PREFIX), cx)?;
     Parts::read(&prefix, &chunk.header, chunk.range.start)
 }
 
-fn sizes<'a>(chunk: &ChunkView<'a>, parts: &Parts) -> Result<Cow<'a, [u8]>> {
+fn sizes<'a>(
+    chunk: &ChunkView<'a>,
+    parts: &Parts,
+    held: &mut Held<'_>,
+    cx: &Cx<'_>,
+) -> Result<Cow<'a, [u8]>> {
     let most = chunk.header.records.saturating_mul(MAX_VARINT64 as u64);
-    unpack(parts.codec, chunk.slice(parts.sizes.clone()), most, chunk.range.start)
+    let stored = chunk.slice(parts.sizes.clone(), cx)?;
+    unpack(parts.codec, stored, most, chunk.range.start, held, cx)
 }
 
-/// Fills `out`, whose size is the declared one, with the values.
-fn values(chunk: &ChunkView<'_>, parts: &Parts, out: &mut [u8]) -> Result<()> {
-    if parts.codec == Codec::None {
-        chunk.copy(parts.values.clone(), out);
-        return Ok(());
-    }
-    let blob = chunk.slice(parts.values.clone());
+/// The values as they are stored, compressed. Their declared size is that of the chunk.
+fn stored_values<'a>(chunk: &ChunkView<'a>, parts: &Parts, cx: &Cx<'_>) -> Result<(Cow<'a, [u8]>, usize)> {
+    let blob = chunk.slice(parts.values.clone(), cx)?;
     let (size, payload) = declared(parts.codec, &blob, chunk.range.start)?;
-    if size != out.len() as u64 {
+    if size != chunk.header.decoded {
         return Err(values_wrong(chunk, size));
     }
-    parts.codec.decompress(payload, out)
+    let begin = blob.len() - payload.len();
+    Ok((blob, begin))
 }
 
 fn values_wrong(chunk: &ChunkView<'_>, found: u64) -> Error {
@@ -132,34 +144,41 @@ fn check_decoded(chunk: &ChunkView<'_>, parts: &Parts, cx: &Cx<'_>) -> Result<()
 
 /// Decodes a chunk whose hash was verified.
 pub fn decode(chunk: &ChunkView<'_>, cx: &Cx<'_>) -> Result<Decoded> {
-    let parts = parts(chunk)?;
+    let parts = parts(chunk, cx)?;
     check_decoded(chunk, &parts, cx)?;
-    let sizes = sizes(chunk, &parts)?;
-    let ends = ends(&sizes, &chunk.header, chunk.range.start)?;
-    let bytes = if parts.codec == Codec::None {
-        chunk.slice(parts.values).into_owned()
+    let mut held = cx.budget.nothing();
+    let sizes = sizes(chunk, &parts, &mut held, cx)?;
+    let ends = ends(&sizes, &chunk.header, chunk.range.start, &mut held, cx)?;
+    drop(sizes);
+    let mut bytes = Vec::new();
+    if parts.codec == Codec::None {
+        held.grow(chunk.header.decoded)?;
+        bytes = chunk.copied(parts.values, cx)?;
     } else {
-        let mut bytes = bytes::zeroed("chunk", chunk.header.decoded)?;
-        values(chunk, &parts, &mut bytes)?;
-        bytes
-    };
+        let (blob, begin) = stored_values(chunk, &parts, cx)?;
+        parts.codec.append(&blob[begin..], chunk.header.decoded, &mut bytes, &mut held, cx)?;
+    }
     Decoded::new(bytes, ends)
 }
 
 /// Verifies and decodes a chunk of one record into a buffer of the record's size.
 pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
     // Believed before it is verified, which costs nothing: where it leads is checked, and the hash comes along.
-    if let Ok(parts) = parts(chunk)
+    if let Ok(parts) = parts(chunk, cx)
         && parts.codec == Codec::None
         && parts.values.end - parts.values.start == out.len() as u64
     {
-        chunk.verify_copying(parts.values.start, out)?;
+        chunk.verify_copying(parts.values.start, out, cx)?;
         return check_one(chunk, &parts, out.len(), cx);
     }
-    chunk.verify()?;
-    let parts = parts(chunk)?;
+    chunk.verify(cx)?;
+    let parts = parts(chunk, cx)?;
     check_one(chunk, &parts, out.len(), cx)?;
-    values(chunk, &parts, out)
+    if parts.codec == Codec::None {
+        return chunk.copy(parts.values, out, cx);
+    }
+    let (blob, begin) = stored_values(chunk, &parts, cx)?;
+    parts.codec.decompress_paced(&blob[begin..], out, cx)
 }
 
 /// Checks that a chunk whose hash was verified holds one record of that size.
@@ -172,7 +191,7 @@ fn check_one(chunk: &ChunkView<'_>, parts: &Parts, size: usize, cx: &Cx<'_>) -> 
             .found(format_args!("{} of {}", header.records, header.decoded)));
     }
     check_decoded(chunk, parts, cx)?;
-    let sizes = sizes(chunk, parts)?;
+    let sizes = sizes(chunk, parts, &mut cx.budget.nothing(), cx)?;
     let mut cursor = Cursor::new("record size", &sizes, chunk.range.start);
     let size = cursor.varint64()?;
     if size != header.decoded || !cursor.is_empty() {
@@ -186,18 +205,22 @@ fn sizes_wrong(header: &Header, found: u64, at: u64) -> Error {
 }
 
 /// Where each record ends. `records` is at most the chunk's length in the file.
-fn ends(sizes: &[u8], header: &Header, at: u64) -> Result<Vec<usize>> {
+fn ends(sizes: &[u8], header: &Header, at: u64, held: &mut Held<'_>, cx: &Cx<'_>) -> Result<Vec<usize>> {
     let mut cursor = Cursor::new("record sizes", sizes, at);
     // Every size takes a byte at least, so this is no more than there can be.
-    let mut ends = Vec::with_capacity(header.records.min(sizes.len() as u64) as usize);
+    let count = header.records.min(sizes.len() as u64);
+    held.grow(count.saturating_mul(size_of::<usize>() as u64))?;
+    let mut ends = bytes::list("ends of records", count)?;
+    let mut pace = cx.pace();
     let mut end = 0u64;
     for _ in 0..header.records {
         let size = cursor.varint64()?;
+        pace.step(8)?;
         end = match end.checked_add(size) {
             Some(end) if end <= header.decoded => end,
             _ => return Err(sizes_wrong(header, end.saturating_add(size), at)),
         };
-        ends.push(bytes::in_memory("records", end)?);
+        bytes::push("ends of records", &mut ends, bytes::in_memory("records", end)?)?;
     }
     if end != header.decoded {
         return Err(sizes_wrong(header, end, at));

@@ -7,7 +7,8 @@ use super::block::{self, BLOCK, BLOCK_HEADER, BlockHeader};
 use super::chunk::{CHUNK_HEADER, Header, fetch_header};
 use super::simple::Parts;
 use crate::bytes::{self, Cursor, MAX_VARINT64};
-use crate::codec::{self, Codec, Stream};
+use crate::codec::zstd::{STREAMED_WINDOW, window_bytes};
+use crate::codec::{Codec, Decompressor};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::hash::highway;
@@ -16,8 +17,6 @@ use std::ops::Range;
 
 /// Bytes that are read or decompressed at a time.
 const PIECE: usize = 1 << 16;
-/// A zstd window that is no matter; a larger one must be smaller than what it is for.
-const SMALL_WINDOW: u64 = 8 << 20;
 /// The longest record that is read this way.
 const MAX_RECORD: u64 = 1 << 20;
 
@@ -52,20 +51,23 @@ impl<'a> ChunkData<'a> {
     pub fn verify(&self) -> Result<()> {
         let data_end = block::end_of(self.begin, CHUNK_HEADER + self.header.data_size).unwrap_or(self.end);
         let first = self.begin + block::left_in_block(self.begin);
+        let mut pace = self.cx.pace();
         for at in (first..data_end).step_by(BLOCK as usize) {
             let mut stored = [0; BLOCK_HEADER as usize];
             self.storage.read_at(at, &mut stored, self.cx)?;
             BlockHeader::read(&stored, at, self.checksums)?.check(at, self.begin, self.end)?;
+            pace.step(4 * BLOCK_HEADER)?;
         }
         if !self.checksums {
             return Ok(());
         }
         let mut hasher = highway::Hasher::new();
-        let mut piece = vec![0; PIECE];
+        let mut piece = bytes::zeroed("piece of a chunk", PIECE as u64)?;
         let mut range = 0..self.header.data_size;
         while !range.is_empty() {
             let n = self.read(&mut range, &mut piece)?;
             hasher.update(&piece[..n]);
+            self.cx.check()?;
         }
         let (expected, found) = (self.header.data_hash, hasher.finish());
         if expected == found {
@@ -87,8 +89,9 @@ impl<'a> ChunkData<'a> {
         Ok(n as usize)
     }
 
+    /// The bytes of a short range.
     fn read_whole(&self, mut range: Range<u64>) -> Result<Vec<u8>> {
-        let mut out = vec![0; (range.end - range.start) as usize];
+        let mut out = bytes::zeroed("part of a chunk", range.end - range.start)?;
         let mut filled = 0;
         while !range.is_empty() {
             filled += self.read(&mut range, &mut out[filled..])?;
@@ -102,8 +105,8 @@ struct Blob<'a> {
     data: ChunkData<'a>,
     /// What is not yet read from the storage.
     stored: Range<u64>,
-    stream: Box<dyn Stream>,
-    done: bool,
+    decompressor: Box<dyn Decompressor>,
+    finished: bool,
     input: Vec<u8>,
     read: usize,
     output: Vec<u8>,
@@ -112,7 +115,7 @@ struct Blob<'a> {
 }
 
 impl<'a> Blob<'a> {
-    /// None where the stream cannot be read in pieces, or not in less memory than at once.
+    /// None where the stream cannot be read in pieces, or only in more memory than is worth it.
     fn open(
         data: ChunkData<'a>,
         codec: Codec,
@@ -130,21 +133,19 @@ impl<'a> Blob<'a> {
                     .found(size));
             }
             stored.start += cursor.position() as u64;
-            let window = codec::zstd::window_bytes(cursor.rest()).unwrap_or(size);
-            if codec == Codec::Zstd && window > size.max(SMALL_WINDOW) {
+            if codec == Codec::Zstd && window_bytes(cursor.rest(), size) > STREAMED_WINDOW {
                 return Ok(None);
             }
         }
-        let Some(stream) = codec::stream(codec) else { return Ok(None) };
+        let Some(decompressor) = codec.decompressor()? else { return Ok(None) };
         Ok(Some(Blob {
             data,
             stored,
-            stream,
-            // Bytes that are stored as they are have no end of their own.
-            done: codec == Codec::None,
+            decompressor,
+            finished: codec == Codec::None,
             input: Vec::new(),
             read: 0,
-            output: vec![0; PIECE],
+            output: bytes::zeroed("piece of a chunk", PIECE as u64)?,
             ready: 0..0,
         }))
     }
@@ -152,6 +153,7 @@ impl<'a> Blob<'a> {
     /// Makes more output ready; false at the end of the stream.
     fn fill(&mut self) -> Result<bool> {
         loop {
+            self.data.cx.check()?;
             if self.read == self.input.len() && !self.stored.is_empty() {
                 self.input.resize(PIECE, 0);
                 let n = self.data.read(&mut self.stored, &mut self.input)?;
@@ -159,17 +161,17 @@ impl<'a> Blob<'a> {
                 self.read = 0;
             }
             let no_input = self.read == self.input.len();
-            let step = self.stream.step(&self.input[self.read..], &mut self.output)?;
-            self.read += step.read;
-            self.done |= step.done;
-            self.ready = 0..step.written;
-            if step.written > 0 {
+            let progress = self.decompressor.decompress_some(&self.input[self.read..], &mut self.output)?;
+            self.read += progress.consumed;
+            self.finished = progress.finished;
+            self.ready = 0..progress.produced;
+            if progress.produced > 0 {
                 return Ok(true);
             }
-            if step.done || no_input {
+            if no_input || (progress.finished && progress.consumed == 0) {
                 return Ok(false);
             }
-            if step.read == 0 {
+            if progress.consumed == 0 {
                 return Err(Error::format("compressed data leads nowhere").at(self.data.begin));
             }
         }
@@ -208,7 +210,7 @@ impl<'a> Blob<'a> {
 
     fn finish(&mut self) -> Result<()> {
         let more = !self.ready.is_empty() || self.fill()?;
-        if more || !self.done || self.read < self.input.len() || !self.stored.is_empty() {
+        if more || !self.finished || self.read < self.input.len() || !self.stored.is_empty() {
             return Err(Error::format("chunk holds more than it declares").at(self.data.begin));
         }
         Ok(())
@@ -267,6 +269,7 @@ impl<'a> SimpleStream<'a> {
             self.values.ready.start += size as usize;
             return Ok(Some(&self.values.output[begin..self.values.ready.start]));
         }
+        bytes::reserve_bytes("record", &mut self.record, size)?;
         self.record.resize(size as usize, 0);
         self.values.take(&mut self.record)?;
         Ok(Some(&self.record))

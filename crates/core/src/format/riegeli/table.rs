@@ -17,6 +17,11 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, TableHome, Way};
 use std::ops::Range;
 
+/// Up to here a size in a table is believed: a caller takes memory for it before the chunk is read.
+const BELIEVED: u64 = 1 << 20;
+/// Beyond that it is believed up to so many times the stored bytes. Nearly all data has less; the rest is decoded first,
+/// as it arrives, and then copied.
+const BELIEVED_RATIO: u64 = 256;
 /// Stands for a decoded size that the file does not tell.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -48,6 +53,51 @@ impl Shape {
     }
 }
 
+/// The sum of entries in the order of the file, each checked against the one before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listed {
+    chunks: u64,
+    records: u64,
+    /// Offset and records of the last chunk, if there is one.
+    last: (u64, u64),
+}
+
+impl Listed {
+    /// Adds the next entry. After an error everything is as before.
+    #[inline]
+    pub fn add(&mut self, entry: &Entry) -> Result<()> {
+        let wrong = |what: &'static str| Error::format(what).found(entry.offset);
+        if entry.records == 0 {
+            return Err(wrong("a chunk holds no records"));
+        }
+        if !block::is_boundary(entry.offset) {
+            return Err(wrong("a chunk's offset is one where no chunk can begin"));
+        }
+        if self.chunks > 0 {
+            if self.last.0 >= entry.offset {
+                return Err(wrong("chunk offsets do not increase"));
+            }
+            check_room(self.last, entry.offset)?;
+        }
+        let records = self.records.checked_add(entry.records);
+        self.records = records.ok_or_else(|| wrong("chunks hold too many records"))?;
+        self.chunks += 1;
+        self.last = (entry.offset, entry.records);
+        Ok(())
+    }
+
+    /// Checks the last entry, whose chunk ends by `end`. Returns how many records there are.
+    pub fn finish(&self, end: u64) -> Result<u64> {
+        if self.chunks > 0 {
+            if self.last.0 >= end {
+                return Err(Error::format("a chunk lies behind the end of the chunks").found(self.last.0));
+            }
+            check_room(self.last, end)?;
+        }
+        Ok(self.records)
+    }
+}
+
 /// Takes entries in the order of the file, checks them, and keeps them in the smallest shape that holds.
 pub struct Builder<'a> {
     options: ReadOptions,
@@ -55,11 +105,8 @@ pub struct Builder<'a> {
     compact: Compact,
     words: WordsWriter<'a>,
     shape: Shape,
-    chunks: u64,
-    records: u64,
+    listed: Listed,
     decoded: Option<u64>,
-    /// Offset and records of the last chunk, if there is one.
-    last: (u64, u64),
     expected_chunks: u64,
 }
 
@@ -72,10 +119,8 @@ impl<'a> Builder<'a> {
             compact: Compact::default(),
             words: WordsWriter::new(options.table, cx),
             shape: if options.table == TableHome::Memory { Shape::Compact } else { Shape::One },
-            chunks: 0,
-            records: 0,
+            listed: Listed::default(),
             decoded: Some(0),
-            last: (0, 0),
             expected_chunks: 0,
         }
     }
@@ -91,47 +136,36 @@ impl<'a> Builder<'a> {
     /// Adds the next chunk.
     #[inline]
     pub fn push(&mut self, entry: Entry) -> Result<()> {
-        let wrong = |what: &'static str| Error::format(what).found(entry.offset);
-        if entry.records == 0 {
-            return Err(wrong("a chunk holds no records"));
-        }
-        if !block::is_boundary(entry.offset) {
-            return Err(wrong("a chunk's offset is one where no chunk can begin"));
-        }
-        if self.chunks > 0 {
-            if self.last.0 >= entry.offset {
-                return Err(wrong("chunk offsets do not increase"));
-            }
-            check_room(self.last, entry.offset)?;
-        }
+        let before = self.listed;
+        self.listed.add(&entry)?;
         if self.shape == Shape::Compact && entry.records == 1 {
-            if self.chunks == 0 {
+            if before.chunks == 0 {
                 self.compact.reserve(self.expected_chunks);
             }
-            if !self.compact.push(entry.offset, entry.decoded) {
+            if !self.compact.push(entry.offset, entry.decoded)? {
                 self.become_one()?;
             }
         }
         match self.shape {
             Shape::Compact | Shape::One if entry.records == 1 => {}
-            Shape::Compact | Shape::One if self.chunks == 0 => {
+            Shape::Compact | Shape::One if before.chunks == 0 => {
                 self.shape = Shape::Equal { group: entry.records };
             }
             Shape::Equal { group } => {
                 // Only the last group may be smaller, and now it is not the last any more.
-                if self.last.1 != group || entry.records > group {
-                    self.become_unequal()?;
+                if before.last.1 != group || entry.records > group {
+                    self.become_unequal(before.chunks)?;
                 }
             }
             Shape::Compact => {
                 self.become_one()?;
-                self.become_unequal()?;
+                self.become_unequal(before.chunks)?;
             }
-            Shape::One => self.become_unequal()?,
+            Shape::One => self.become_unequal(before.chunks)?,
             Shape::Unequal => {}
         }
         if self.shape != Shape::Compact {
-            if self.chunks == 0 {
+            if before.chunks == 0 {
                 self.words.reserve(self.expected_chunks.saturating_mul(self.shape.words()));
             }
             self.words.push(entry.offset)?;
@@ -139,13 +173,9 @@ impl<'a> Builder<'a> {
         match self.shape {
             Shape::One => self.words.push(entry.decoded.unwrap_or(UNKNOWN))?,
             Shape::Compact | Shape::Equal { .. } => {}
-            Shape::Unequal => self.words.push(self.records)?,
+            Shape::Unequal => self.words.push(before.records)?,
         }
-        let overflow = || wrong("chunks hold too many records");
-        self.records = self.records.checked_add(entry.records).ok_or_else(overflow)?;
         self.decoded = self.decoded.zip(entry.decoded).and_then(|(sum, decoded)| sum.checked_add(decoded));
-        self.chunks += 1;
-        self.last = (entry.offset, entry.records);
         Ok(())
     }
 
@@ -161,14 +191,14 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Gives every entry the number of its first record, which no rule tells any more.
-    fn become_unequal(&mut self) -> Result<()> {
+    /// Gives each of the entries so far the number of its first record, which no rule tells any more.
+    fn become_unequal(&mut self, chunks: u64) -> Result<()> {
         let stride = self.shape.words();
         let group = if let Shape::Equal { group } = self.shape { group } else { 1 };
         let mut words = WordsWriter::new(self.options.table, &self.cx);
         words.reserve(self.expected_chunks.saturating_mul(Shape::Unequal.words()));
         let before = std::mem::replace(&mut self.words, WordsWriter::Memory(Vec::new())).finish()?;
-        for chunk in 0..self.chunks {
+        for chunk in 0..chunks {
             let mut offset = [0];
             before.get(chunk * stride, &mut offset)?;
             words.push(offset[0])?;
@@ -181,25 +211,20 @@ impl<'a> Builder<'a> {
 
     /// How many records there are so far.
     pub fn records(&self) -> u64 {
-        self.records
+        self.listed.records
     }
 
     /// The table; the last chunk ends by `end`.
     pub fn finish(mut self, end: u64, description: Description) -> Result<ChunkTable> {
-        if self.chunks > 0 {
-            if self.last.0 >= end {
-                return Err(Error::format("a chunk lies behind the end of the chunks").found(self.last.0));
-            }
-            check_room(self.last, end)?;
-        }
+        self.listed.finish(end)?;
         self.compact.seal();
         Ok(ChunkTable {
             description: Description { record_bytes: self.decoded, ..description },
             compact: self.compact,
             words: self.words.finish()?,
             shape: self.shape,
-            chunks: self.chunks,
-            records: self.records,
+            chunks: self.listed.chunks,
+            records: self.listed.records,
             end,
             options: self.options,
         })
@@ -268,12 +293,14 @@ impl ChunkTable {
         Ok(Chunk { index, stored, first_record, records })
     }
 
-    /// The size of the only record of a chunk. One that nothing allows is left to decoding, which says what is wrong
-    /// with it; nobody should allocate by it before.
+    /// The size of the only record of a chunk. One that the stored bytes or the limits do not allow is left to
+    /// decoding, which says what is wrong with it; nobody should allocate by it before.
     #[inline]
     fn believable(&self, size: u64, stored: Range<u64>) -> Option<u64> {
-        let most = self.options.limits.decoded_chunk_bytes.max(stored.end.saturating_sub(stored.start));
-        Some(size).filter(|&size| size <= most)
+        let stored = stored.end.saturating_sub(stored.start);
+        let most = self.options.limits.decoded_chunk_bytes.max(stored);
+        let likely = stored.saturating_mul(BELIEVED_RATIO).max(BELIEVED);
+        Some(size).filter(|&size| size <= most && size <= likely)
     }
 
     /// Whether every chunk holds one record.

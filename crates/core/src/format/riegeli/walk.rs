@@ -5,7 +5,7 @@ use super::chunk::{ChunkView, StoredChunk, fetch_header, kind, unknown};
 use super::transpose_decode;
 use crate::bytes;
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::format::{Decoded, ReadOptions, Span};
 use crate::storage::Storage;
 use std::ops::Range;
@@ -74,7 +74,7 @@ pub fn walk(
 
 /// Lets pass what is wrong with the file, not what is wrong with reading it.
 fn not_io(error: Error) -> Result<Error> {
-    if matches!(error.kind(), Kind::Io(_) | Kind::External(_)) { Err(error) } else { Ok(error) }
+    if error.is_from_outside() { Err(error) } else { Ok(error) }
 }
 
 /// Checks everything about one chunk.
@@ -87,7 +87,7 @@ fn look(
 ) -> Result<Span> {
     let stored = StoredChunk::fetch(storage, range.start, range.end, options.checksums, cx)?;
     let chunk = stored.view()?;
-    chunk.verify()?;
+    chunk.verify(cx)?;
     chunk.verify_padding()?;
     let header = &chunk.header;
     let impossible = |what: &'static str| Err(Error::format(what).at(range.start));
@@ -102,13 +102,13 @@ fn look(
         kind::PADDING if (header.records, header.decoded) != (0, 0) => {
             return impossible("padding holds records");
         }
-        kind::PADDING if chunk.slice(0..header.data_size).iter().any(|&byte| byte != 0) => {
+        kind::PADDING if chunk.slice(0..header.data_size, cx)?.iter().any(|&byte| byte != 0) => {
             return impossible("padding is not zero");
         }
         kind::PADDING => {}
         kind::METADATA if header.records != 0 => return impossible("file metadata holds records"),
         kind::METADATA => {
-            let data = chunk.slice(0..header.data_size);
+            let data = chunk.slice(0..header.data_size, cx)?;
             transpose_decode::decode(&data, range.start, 1, header.decoded, cx)?;
         }
         kind::SIMPLE | kind::TRANSPOSED => {

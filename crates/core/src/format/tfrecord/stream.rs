@@ -1,7 +1,9 @@
 //! A compressed file as the stream of bytes that it holds.
 
 use super::frame::{self, AROUND, HEADER};
+use crate::budget::Held;
 use crate::bytes;
+use crate::codec::Decompressor;
 use crate::codec::gzip::{Inflater, Wrapper};
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
@@ -51,6 +53,8 @@ pub(super) struct Stream<'a> {
     end: usize,
     /// How many bytes were taken.
     taken: u64,
+    /// What `output` takes, as far as it holds one long record.
+    held: Held<'a>,
 }
 
 impl<'a> Stream<'a> {
@@ -65,6 +69,7 @@ impl<'a> Stream<'a> {
             begin: 0,
             end: 0,
             taken: 0,
+            held: cx.budget.nothing(),
         }
     }
 
@@ -93,6 +98,7 @@ impl<'a> Stream<'a> {
 
     /// Unpacks some more. False at the end of the stream, which is also the end of the file.
     fn more(&mut self) -> Result<bool> {
+        self.cx.check()?;
         if self.used == self.input.len() {
             let left = self.storage.len() - self.consumed();
             if left == 0 {
@@ -111,11 +117,15 @@ impl<'a> Stream<'a> {
         }
         if self.output.len() - self.end < PIECE / 2 {
             let grown = (2 * self.output.len()).max(PIECE);
+            self.held.grow((grown - self.output.len()) as u64)?;
+            bytes::reserve_bytes("record", &mut self.output, grown as u64)?;
             self.output.resize(grown, 0);
         }
-        let step = self.inflater.step(&self.input[self.used..], &mut self.output[self.end..])?;
-        self.used += step.consumed;
-        self.end += step.produced;
+        let room = self.output.len().min(self.end + PIECE);
+        let progress =
+            self.inflater.decompress_some(&self.input[self.used..], &mut self.output[self.end..room])?;
+        self.used += progress.consumed;
+        self.end += progress.produced;
         Ok(true)
     }
 

@@ -47,7 +47,7 @@ impl Records {
                 true => e,
                 false => e.for_record(offsets.len() as u64),
             })?;
-            offsets.push(at);
+            bytes::push("table of records", &mut offsets, at)?;
             at = end;
         }
         offsets.shrink_to_fit();
@@ -94,8 +94,8 @@ impl Records {
     ) -> Result<Option<Self>> {
         let (mut offsets, end) = (Vec::new(), storage.len());
         let read = side_index::read(index, "tfrecord", end, AROUND, |offset, _| {
-            offsets.push(offset);
-            Some(())
+            // Where there is no memory the index is of no use; without it, the error is raised.
+            bytes::push("table of records", &mut offsets, offset).ok()
         });
         if read.is_none() {
             return Ok(None);
@@ -129,6 +129,7 @@ impl Records {
     ) -> Result<T> {
         let Some(spool) = &self.spool else { return act(stored) };
         let range = self.range(record);
+        let _held = cx.budget.hold(range.end - range.start)?;
         let mut stored = bytes::zeroed("record", range.end - range.start)?;
         spool.part.read_at(range.start, &mut stored, cx.stop)?;
         act(&stored).map_err(stream::unpacked)
@@ -189,7 +190,7 @@ impl Table for Records {
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
         let at = self.range(chunk.first_record).start;
         self.with_stored(chunk.first_record, stored, cx, |stored| {
-            let data = frame::data(stored, at, self.checksums)?.to_vec();
+            let data = bytes::copied("record", frame::data(stored, at, self.checksums)?, cx)?;
             let ends = vec![data.len()];
             Decoded::new(data, ends)
         })

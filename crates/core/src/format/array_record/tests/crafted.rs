@@ -93,7 +93,43 @@ fn refused(file: &File, expected: &str) {
     let bytes = file.bytes();
     let error = open(&ArrayRecord, &bytes, &ReadOptions::default()).err().expect("it opens");
     assert!(error.offset().is_some() && error.to_string().contains(expected), "{error}");
+    let counted = count(&bytes).expect_err("it counts");
+    assert_eq!(counted.to_string(), error.to_string());
     assert!(!walk(&ArrayRecord, &bytes).damage.is_empty(), "the walk sees nothing");
+}
+
+fn count(file: &[u8]) -> crate::Result<u64> {
+    let options = ReadOptions::default();
+    ArrayRecord.count(&Memory::new("test", file), &options, &for_tests(options.limits))
+}
+
+#[test]
+fn counts_that_only_the_entries_can_refute_are_refused() {
+    for records in [1 << 55, 1 << 63, u64::MAX - 4] {
+        let mut file = File::default();
+        file.entries[2].records = Some(records);
+        file.metadata.records = records.saturating_add(4);
+        refused(&file, "cannot hold the records");
+    }
+}
+
+#[test]
+fn a_last_block_that_unpacks_to_much_is_no_postscript() {
+    let records = vec![vec![0; 1 << 20]; 64];
+    let zstd = Compression { codec: Codec::Zstd, level: 3, window_log: 20 };
+    let mut out = Stream::new("memory", Vec::new());
+    writer::write_signature(&mut out).unwrap();
+    writer::pad_to_block(&mut out).unwrap();
+    let encoded = encode(&records, zstd, None);
+    writer::write_encoded(&mut out, &encoded.head, &encoded.body).unwrap();
+    writer::pad_to_block(&mut out).unwrap();
+    let file = out.into_inner();
+    let limits = Limits { decoded_chunk_bytes: 1 << 20, decoded_bytes: 1 << 20, ..Limits::default() };
+    for limits in [limits, Limits::default()] {
+        let options = ReadOptions { limits, ..ReadOptions::default() };
+        let error = open(&ArrayRecord, &file, &options).err().unwrap();
+        assert!(error.to_string().contains("no postscript"), "{error}");
+    }
 }
 
 #[test]
