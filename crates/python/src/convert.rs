@@ -2,6 +2,7 @@
 //! decided in Python.
 
 use crate::errors::{Failure, external};
+use crate::gil;
 use crate::opening::Opening;
 use crate::writer::{Writer, with_bytes};
 use anyrecord::convert::{Input, Pour, Split};
@@ -50,7 +51,7 @@ impl<'a> Listener<'a> {
         // A file may have grown since its size was taken.
         let (told, done) = (self.told, done.min(self.total));
         self.told = done;
-        Python::attach(|py| {
+        gil::attach(|py| {
             py.check_signals()?;
             match self.progress {
                 Some(call) if done > told => call.call1(py, (done, self.total)).map(drop),
@@ -87,7 +88,7 @@ pub fn pour(
     let split = split.map(|(shards, records)| Split { shards, records });
     let mut listener = Listener::new(progress.as_ref(), total);
     let mut apply = |record: &[u8], out: &mut Vec<u8>| {
-        Python::attach(|py| {
+        gil::attach(|py| {
             let Some(map) = &map else { return Ok(false) };
             let mapped = map.bind(py).call1((PyBytes::new(py, record),))?;
             if mapped.is_none() {
@@ -120,8 +121,8 @@ pub fn count_records(
     options: Opening,
 ) -> PyResult<u64> {
     let inputs = inputs(files);
-    let mut interrupted = || Python::attach(|py| py.check_signals()).map_err(external);
-    let counted = py.detach(|| {
+    let mut interrupted = || gil::attach(|py| py.check_signals()).map_err(external);
+    let counted = gil::detach(py, || {
         let format = options.format.as_deref();
         anyrecord::convert::count(&inputs, format, &options.options(), &mut interrupted)
     });
@@ -132,7 +133,7 @@ pub fn count_records(
 #[pyfunction]
 pub fn build_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Option<PathBuf>> {
     let build = || anyrecord::index_file::build(&path, options.format.as_deref(), &options.options());
-    let built = py.detach(build).map_err(Failure)?;
+    let built = gil::detach(py, build).map_err(Failure)?;
     py.check_signals()?;
     Ok(built)
 }

@@ -1,5 +1,6 @@
 //! Core errors as the exceptions of `anyrecord.errors`, with all that they know.
 
+use crate::gil::{self, Kept};
 use anyrecord::{Error, Kind};
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -11,13 +12,14 @@ pub struct Failure(pub Error);
 
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> PyErr {
-        Python::attach(|py| exception(py, failure.0).unwrap_or_else(|e| e))
+        // Making an exception runs Python code.
+        gil::call_here(|py| exception(py, failure.0).unwrap_or_else(|e| e))
     }
 }
 
 /// A Python error on its way through the core; it comes out as it went in.
 pub fn external(error: PyErr) -> Error {
-    Error::new(Kind::External(Box::new(error)), "a Python object failed")
+    Error::new(Kind::External(Box::new(Kept::new(error))), "a Python object failed")
 }
 
 fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
@@ -49,8 +51,8 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
 fn inner(error: Error) -> PyErr {
     let text = error.to_string();
     match error.into_kind() {
-        Kind::External(inner) => match inner.downcast::<PyErr>() {
-            Ok(error) => *error,
+        Kind::External(inner) => match inner.downcast::<Kept<PyErr>>() {
+            Ok(error) => error.into_inner(),
             Err(_) => PyOSError::new_err(text),
         },
         _ => PyOSError::new_err(text),
@@ -60,6 +62,16 @@ fn inner(error: Error) -> PyErr {
 /// `OSError(errno, text, path)`, from which Python itself makes the right subclass.
 fn os_error(error: &Error) -> PyErr {
     let Kind::Io(io) = error.kind() else { return PyOSError::new_err(error.to_string()) };
+    // The path is an attribute of its own, and Python prints it behind the text.
+    let path = error.file().map(str::to_owned);
+    let text = match &path {
+        Some(path) => error.to_string().replacen(&format!(" in {path}"), "", 1),
+        None => error.to_string(),
+    };
+    // On Windows the system's number is no errno, and Python makes one of it.
+    if let Some(number) = io.raw_os_error().filter(|_| cfg!(windows)) {
+        return PyOSError::new_err((0, text, path, number));
+    }
     let errno = io.raw_os_error().unwrap_or(match io.kind() {
         // Linux numbers, which are the same on every system that has these conditions.
         ErrorKind::NotFound => 2,
@@ -68,12 +80,8 @@ fn os_error(error: &Error) -> PyErr {
         ErrorKind::InvalidInput => 22,
         _ => 5,
     });
-    let text = error.to_string();
-    match error.file() {
-        // The path is an attribute of its own, and Python prints it behind the text.
-        Some(path) => {
-            PyOSError::new_err((errno, text.replacen(&format!(" in {path}"), "", 1), path.to_owned()))
-        }
+    match path {
+        Some(path) => PyOSError::new_err((errno, text, path)),
         None => PyOSError::new_err((errno, text)),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::errors::{Failure, external};
 use crate::file_like::FileLike;
+use crate::gil;
 use crate::opening::Opening;
 use anyrecord::storage::Storage;
 use anyrecord::storage::file::{Io, LocalFile};
@@ -28,13 +29,13 @@ fn verify<'py>(
             return Ok(());
         }
         told = reached;
-        Python::attach(|py| {
+        gil::attach(|py| {
             py.check_signals()?;
             progress.as_ref().map_or(Ok(()), |call| call.call1(py, (reached, size)).map(drop))
         })
         .map_err(external)
     };
-    let report = py.detach(|| {
+    let report = gil::detach(py, || {
         anyrecord::verify::verify(storage, opening.format.as_deref(), &opening.options(), &mut step)
     });
     report_dict(py, report.map_err(Failure)?)

@@ -2,6 +2,7 @@
 
 use crate::errors::{Failure, external};
 use crate::file_like::FileLike;
+use crate::gil;
 use anyrecord::Limits;
 use anyrecord::format::{ReadOptions, TableHome};
 use anyrecord::reader::Reader;
@@ -71,8 +72,8 @@ pub fn open_paths(
 ) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
     let files = files.into_iter().map(|(path, start, stop)| (path, RecordRange { start, stop })).collect();
-    let mut interrupted = || Python::attach(|py| py.check_signals()).map_err(external);
-    let opened = py.detach(|| {
+    let mut interrupted = || gil::attach(|py| py.check_signals()).map_err(external);
+    let opened = gil::detach(py, || {
         anyrecord::open::open_files(files, opening.format.as_deref(), opening.options(), &mut interrupted)
     });
     source(opened.map_err(Failure)?, options)
@@ -81,7 +82,9 @@ pub fn open_paths(
 fn open_storage(py: Python<'_>, storage: Arc<dyn Storage>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
     let format = opening.format.as_deref();
-    let shard = py.detach(|| Shard::over(storage, RecordRange::default(), format, opening.options()));
+    // Kept until the GIL is here again: it may hold a Python object.
+    let opened = storage.clone();
+    let shard = gil::detach(py, || Shard::over(opened, RecordRange::default(), format, opening.options()));
     source(vec![Arc::new(shard.map_err(Failure)?)], options)
 }
 
@@ -189,7 +192,7 @@ impl Source {
 
     /// Gives everything back; reading is an error from now on.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.reader.close());
+        gil::detach(py, || self.reader.close());
     }
 
     #[getter]
