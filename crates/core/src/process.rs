@@ -13,6 +13,13 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// To be called once, before threads are started: initialises what libraries of ours would initialise under a lock in the
+/// first thread that needs it. A fork at that moment would leave the lock closed in the child, for ever.
+pub fn prepare() {
+    // What the thread pools reclaim memory with.
+    crossbeam_epoch::default_collector();
+}
+
 /// To be called in a forked child before anything else.
 pub fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);

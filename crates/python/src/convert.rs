@@ -2,6 +2,7 @@
 //! decided in Python.
 
 use crate::errors::{Failure, external};
+use crate::gil;
 use crate::opening::{Opening, with_cx};
 use crate::writer::{Writer, with_bytes};
 use anyrecord::Cx;
@@ -52,7 +53,7 @@ impl<'a> Listener<'a> {
         // A file may have grown since its size was taken.
         let (told, done) = (self.told, done.min(self.total));
         self.told = done;
-        Python::attach(|py| {
+        gil::attach(|py| {
             py.check_signals()?;
             match self.progress {
                 Some(call) if done > told => call.call1(py, (done, self.total)).map(drop),
@@ -94,7 +95,7 @@ pub fn pour(
     let split = split.map(|(shards, records)| Split { shards, records });
     let mut listener = Listener::new(progress.as_ref(), total);
     let mut apply = |record: &[u8], out: &mut Vec<u8>| {
-        Python::attach(|py| {
+        gil::attach(|py| {
             let Some(map) = &map else { return Ok(false) };
             let mapped = map.bind(py).call1((PyBytes::new(py, record),))?;
             if mapped.is_none() {
@@ -130,7 +131,7 @@ pub fn count_records(
     let inputs = inputs(files);
     let (format, reading) = (options.format.as_deref(), options.options());
     let count = |cx: &Cx<'_>| anyrecord::convert::count(&inputs, format, &reading, cx);
-    let counted = py.detach(|| with_cx(&reading.limits, count));
+    let counted = gil::detach(py, || with_cx(&reading.limits, count));
     Ok(counted.map_err(Failure)?)
 }
 
@@ -140,7 +141,7 @@ pub fn build_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<
     let (format, reading) = (options.format.as_deref(), options.options());
     let location = Location::path(path);
     let build = |cx: &Cx<'_>| anyrecord::index_file::build(&location, format, &reading, cx);
-    let built = py.detach(|| with_cx(&reading.limits, build)).map_err(Failure)?;
+    let built = gil::detach(py, || with_cx(&reading.limits, build)).map_err(Failure)?;
     py.check_signals()?;
     Ok(built)
 }

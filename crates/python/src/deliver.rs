@@ -1,8 +1,10 @@
 //! Where records go: new `bytes` objects, or one buffer of the caller's.
 
 use crate::errors::external;
-use anyrecord::error::{Error, Result};
+use crate::gil::{self, Kept};
+use anyrecord::error::{Error, Kind, Result};
 use anyrecord::reader::{Deliver, Export};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -36,12 +38,12 @@ pub fn bytes_with<'py>(
         // SAFETY: `size` bytes at `place` belong to an object that nobody else has seen, and it outlives `fill`.
         // An empty `bytes` is shared by everybody, which is why it is not written at all.
         let out = unsafe { std::slice::from_raw_parts_mut(place, size) };
-        let filled = if quick { fill(out) } else { py.detach(|| fill(out)) };
+        let filled = if quick { fill(out) } else { gil::detach(py, || fill(out)) };
         filled.map_err(crate::errors::Failure)?;
     } else if quick {
         fill(&mut []).map_err(crate::errors::Failure)?;
     } else {
-        py.detach(|| fill(&mut [])).map_err(crate::errors::Failure)?;
+        gil::detach(py, || fill(&mut [])).map_err(crate::errors::Failure)?;
     }
     Ok(object)
 }
@@ -67,30 +69,47 @@ impl InPlace {
 
 /// The records of a batch as `bytes` objects.
 pub struct BytesList {
-    objects: Vec<Option<Py<PyBytes>>>,
+    /// None: not delivered yet.
+    objects: Kept<Vec<Option<Py<PyBytes>>>>,
 }
 
 impl BytesList {
-    pub fn new(count: usize) -> Self {
-        BytesList { objects: (0..count).map(|_| None).collect() }
+    pub fn new(count: usize) -> Result<Self> {
+        let mut objects = Vec::new();
+        let no_memory = |_| Error::new(Kind::Memory, format!("no memory for a list of {count} records"));
+        objects.try_reserve_exact(count).map_err(no_memory)?;
+        objects.extend((0..count).map(|_| None));
+        Ok(BytesList { objects: Kept::new(objects) })
     }
 
-    /// The objects, all delivered, the last one first.
-    pub fn into_reversed(self) -> Vec<Py<PyBytes>> {
-        self.objects.into_iter().rev().flatten().collect()
+    /// The objects, the last one first.
+    pub fn into_reversed(self) -> PyResult<Vec<Py<PyBytes>>> {
+        self.check()?;
+        Ok(self.objects.into_inner().into_iter().rev().flatten().collect())
     }
 
     /// The objects as a list.
     pub fn into_list(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-        let delivered = self.objects.into_iter().map(|object| object.map(|object| object.into_bound(py)));
-        PyList::new(py, delivered)
+        self.check()?;
+        let objects = self.objects.into_inner().into_iter();
+        PyList::new(py, objects.map(|object| object.map(|object| object.into_bound(py))))
+    }
+
+    /// An error if a record was not delivered: a shorter list would be taken for all of them.
+    fn check(&self) -> PyResult<()> {
+        match self.objects.iter().position(Option::is_none) {
+            None => Ok(()),
+            Some(position) => Err(PyRuntimeError::new_err(format!(
+                "record {position} of the batch was not delivered; please report this"
+            ))),
+        }
     }
 }
 
 impl Deliver for BytesList {
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
         // One hold of the GIL for all of them; also the moment to hear Ctrl-C.
-        let made = Python::attach(|py| -> PyResult<Vec<&mut [u8]>> {
+        let made = gil::attach(|py| -> PyResult<Vec<&mut [u8]>> {
             py.check_signals()?;
             let mut places = Vec::with_capacity(wanted.len());
             for &(position, size) in wanted {

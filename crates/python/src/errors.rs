@@ -1,5 +1,6 @@
 //! Core errors as the exceptions of `anyrecord.errors`, with all that they know.
 
+use crate::gil::{self, Kept};
 use anyrecord::{Error, Kind};
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -11,13 +12,14 @@ pub struct Failure(pub Error);
 
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> PyErr {
-        Python::attach(|py| exception(py, failure.0).unwrap_or_else(|e| e))
+        // Making an exception runs Python code.
+        gil::call_here(|py| exception(py, failure.0).unwrap_or_else(|e| e))
     }
 }
 
 /// A Python error on its way through the core; it comes out as it went in.
 pub fn external(error: PyErr) -> Error {
-    Error::new(Kind::External(Box::new(error)), "a Python object failed")
+    Error::new(Kind::External(Box::new(Kept::new(error))), "a Python object failed")
 }
 
 fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
@@ -50,8 +52,8 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
 fn inner(error: Error) -> PyErr {
     let text = error.to_string();
     match error.into_kind() {
-        Kind::External(inner) => match inner.downcast::<PyErr>() {
-            Ok(error) => *error,
+        Kind::External(inner) => match inner.downcast::<Kept<PyErr>>() {
+            Ok(error) => error.into_inner(),
             Err(_) => PyOSError::new_err(text),
         },
         _ => PyOSError::new_err(text),

@@ -4,6 +4,7 @@
 //! thread ever holds the GIL while it waits for the lock.
 
 use crate::errors::external;
+use crate::gil::{self, Kept};
 use crate::owned::Owned;
 use anyrecord::Cx;
 use anyrecord::error::{Error, Result};
@@ -38,7 +39,7 @@ fn is_seekable(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// A Python file object that is read from.
 pub struct FileLike {
     /// One position belongs to the object, so one reader at a time may move it.
-    object: Owned<Py<PyAny>>,
+    object: Owned<Kept<Py<PyAny>>>,
     name: String,
     size: u64,
     process: u32,
@@ -46,6 +47,10 @@ pub struct FileLike {
 
 impl FileLike {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        gil::call(object.py(), || Self::over(object))
+    }
+
+    fn over(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if !has_method(object, "read")? {
             return Err(PyTypeError::new_err(format!(
                 "expected a path, a list of paths, bytes, or a file object with read and seek, not {}",
@@ -63,7 +68,7 @@ impl FileLike {
         object.call_method1("seek", (0, 2))?;
         let size = object.call_method0("tell")?.extract()?;
         let name = name_of(object);
-        let object = Owned::new(object.clone().unbind());
+        let object = Owned::new(Kept::new(object.clone().unbind()));
         Ok(FileLike { object, name, size, process: std::process::id() })
     }
 }
@@ -77,22 +82,29 @@ impl Storage for FileLike {
         self.size
     }
 
-    fn read_at(&self, at: u64, out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
+    fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         if std::process::id() != self.process {
             return Err(Error::closed("a file object's position is shared with the process that opened it")
                 .in_file(&self.name)
                 .hint("pass the path instead, or open the object in each process"));
         }
-        let object = self.object.lock_detached().map_err(|e| e.in_file(&self.name))?;
-        Python::attach(|py| -> PyResult<usize> {
+        let object = self.object.lock_detached(cx.stop).map_err(|e| e.in_file(&self.name))?;
+        gil::attach(|py| -> PyResult<usize> {
             let object = object.bind(py);
             object.call_method1("seek", (at,))?;
             let mut done = 0;
             while done < out.len() {
                 let read = object.call_method1("read", (out.len() - done,))?;
                 let piece = read.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
-                if piece.is_empty() || piece.len() > out.len() - done {
+                if piece.is_empty() {
                     break;
+                }
+                if piece.len() > out.len() - done {
+                    return Err(PyValueError::new_err(format!(
+                        "read returned {} bytes where {} were asked for",
+                        piece.len(),
+                        out.len() - done
+                    )));
                 }
                 out[done..done + piece.len()].copy_from_slice(piece);
                 done += piece.len();
@@ -115,7 +127,7 @@ impl Storage for FileLike {
 
 /// A Python file object that is written to.
 pub struct FileLikeOutput {
-    object: Py<PyAny>,
+    object: Kept<Py<PyAny>>,
     name: String,
     position: u64,
     /// Where the object stood at the beginning, if it can seek.
@@ -124,6 +136,10 @@ pub struct FileLikeOutput {
 
 impl FileLikeOutput {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        gil::call(object.py(), || Self::over(object))
+    }
+
+    fn over(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if !has_method(object, "write")? {
             return Err(PyTypeError::new_err(format!(
                 "expected a path or a file object with write, not {}",
@@ -141,11 +157,12 @@ impl FileLikeOutput {
         } else {
             None
         };
-        Ok(FileLikeOutput { object: object.clone().unbind(), name: name_of(object), position: 0, base })
+        let (name, object) = (name_of(object), Kept::new(object.clone().unbind()));
+        Ok(FileLikeOutput { object, name, position: 0, base })
     }
 
     fn call(&self, act: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<()>) -> Result<()> {
-        Python::attach(|py| act(self.object.bind(py))).map_err(external)
+        gil::attach(|py| act(self.object.bind(py))).map_err(external)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::errors::{Failure, external};
 use crate::file_like::FileLike;
+use crate::gil;
 use crate::opening::{Opening, with_cx};
 use anyrecord::Cx;
 use anyrecord::storage::Storage;
@@ -29,7 +30,7 @@ fn verify<'py>(
             return Ok(());
         }
         told = reached;
-        Python::attach(|py| {
+        gil::attach(|py| {
             py.check_signals()?;
             progress.as_ref().map_or(Ok(()), |call| call.call1(py, (reached, size)).map(drop))
         })
@@ -37,7 +38,7 @@ fn verify<'py>(
     };
     let (format, reading) = (opening.format.as_deref(), opening.options());
     let verify = |cx: &Cx<'_>| anyrecord::verify::verify(storage, format, &reading, cx, &mut step);
-    let report = py.detach(|| with_cx(&reading.limits, verify));
+    let report = gil::detach(py, || with_cx(&reading.limits, verify));
     report_dict(py, report.map_err(Failure)?)
 }
 

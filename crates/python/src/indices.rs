@@ -1,5 +1,6 @@
 //! What Python indexes with, as positions.
 
+use crate::gil;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
@@ -79,10 +80,12 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     if let Some(found) = buffer(keys, len)? {
         return Ok(found);
     }
+    let mut calling = gil::Calling::new(keys.py());
     let items = keys.try_iter().map_err(|_| wrong_type(keys))?;
     // A length is a claim of the object's; it saves growing, and is not believed beyond that.
     let mut found = Vec::with_capacity(keys.len().unwrap_or(0).min(1 << 16));
     for item in items {
+        calling.check(keys.py());
         let item = item?;
         found.push(one(&item, len)?.ok_or_else(|| wrong_type(&item))?);
     }

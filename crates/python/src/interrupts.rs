@@ -1,9 +1,9 @@
 //! Ctrl-C, heard while the core works.
 
 use crate::errors::external;
+use crate::gil;
 use anyrecord::reader::Reader;
 use anyrecord::{Cx, Stop};
-use pyo3::prelude::*;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ impl Stop for Interrupts {
         match self.last.get() {
             Some(last) if now.duration_since(last) >= LISTEN => {
                 self.last.set(Some(now));
-                Python::attach(|py| py.check_signals()).map_err(external)
+                gil::attach(|py| py.check_signals()).map_err(external)
             }
             Some(_) => Ok(()),
             None => {

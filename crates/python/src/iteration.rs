@@ -1,6 +1,7 @@
 //! The iterator of `Records`: reads ahead in batches, so that each record costs little more than handing it over.
 
 use crate::errors::Failure;
+use crate::gil;
 use crate::interrupts::with_cx;
 use crate::owned::{Held, Owned};
 use crate::records::{read_many, read_one};
@@ -59,7 +60,7 @@ impl RecordsIterator {
         let count = until - state.next;
         match read_many(py, &self.reader, &self.view, (state.next..until).collect()) {
             Ok(list) => {
-                state.ready = list.into_reversed();
+                state.ready = list.into_reversed()?;
                 let bytes: usize = state.ready.iter().map(|r| r.as_bytes(py).len()).sum();
                 let mean = (bytes as u64 / count.max(1)).max(1);
                 let group = self.reader.group_of(self.view.get(until - 1));
@@ -94,7 +95,7 @@ impl RecordsIterator {
         let (from, until) = (state.foreseen.max(state.next), self.view.len().min(state.next + distance));
         state.foreseen = until;
         if from < until {
-            py.detach(|| {
+            gil::detach(py, || {
                 let mut positions: Vec<u64> = (from..until).collect();
                 self.view.get_many(&mut positions);
                 with_cx(&self.reader, |cx| self.reader.will_read(&positions, cx));

@@ -5,6 +5,7 @@
 //! | `errors` | core errors as Python exceptions |
 //! | `interrupts` | Ctrl-C, heard while the core works |
 //! | `indices` | what Python indexes with, as record numbers |
+//! | `gil` | the only place where the interpreter's lock is given away and taken back |
 //! | `deliver` | where records go: `bytes` objects, or one buffer of the caller's |
 //! | `opening` | paths and objects as a `Source` |
 //! | `views` | shuffled, concatenated and mixed sources |
@@ -23,6 +24,7 @@ mod deliver;
 mod errors;
 mod file_like;
 mod files;
+mod gil;
 mod indices;
 mod interrupts;
 mod iteration;
@@ -41,6 +43,7 @@ use std::path::PathBuf;
 #[pyfunction]
 fn after_fork() {
     anyrecord::process::forked();
+    gil::forked();
 }
 
 /// Tells that this process was started to work for another one.
@@ -70,6 +73,10 @@ fn suffixes() -> Vec<(&'static str, &'static str)> {
 
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    anyrecord::process::prepare();
+    gil::install(m)?;
+    // Its type is made now, under the GIL, and not by whichever thread comes first.
+    m.py().get_type::<deliver::InPlace>();
     m.add("DEBUG_BUILD", cfg!(debug_assertions))?;
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<opening::Source>()?;

@@ -2,6 +2,7 @@
 
 use crate::errors::Failure;
 use crate::file_like::FileLike;
+use crate::gil;
 use crate::interrupts::Interrupts;
 use anyrecord::format::{ReadOptions, TableHome};
 use anyrecord::reader::Reader;
@@ -90,16 +91,17 @@ pub fn open_paths(
         files.map(|(path, start, stop)| (Location::path(path), RecordRange { start, stop })).collect();
     let (format, reading) = (opening.format.as_deref(), opening.options());
     let open = |cx: &Cx<'_>| anyrecord::open::open_files(files, format, reading, cx);
-    let opened = py.detach(|| with_cx(&reading.limits, open));
+    let opened = gil::detach(py, || with_cx(&reading.limits, open));
     source(opened.map_err(Failure)?, options)
 }
 
 fn open_storage(py: Python<'_>, storage: Arc<dyn Storage>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
     let (format, reading) = (opening.format.as_deref(), opening.options());
-    let location = Location::Handed(storage);
+    // A copy: the storage is dropped with the GIL, because it may hold a Python object.
+    let location = Location::Handed(storage.clone());
     let open = |cx: &Cx<'_>| Shard::open(location, RecordRange::default(), format, reading, cx);
-    let shard = py.detach(|| with_cx(&reading.limits, open));
+    let shard = gil::detach(py, || with_cx(&reading.limits, open));
     source(vec![Arc::new(shard.map_err(Failure)?)], options)
 }
 
@@ -212,7 +214,7 @@ impl Source {
 
     /// Gives everything back; reading is an error from now on.
     fn close(&self, py: Python<'_>) {
-        py.detach(|| self.reader.close());
+        gil::detach(py, || self.reader.close());
     }
 
     #[getter]

@@ -1,6 +1,7 @@
 //! `Permutation`: an order of numbers, computed when asked for.
 
 use crate::errors::Failure;
+use crate::gil;
 use crate::indices;
 use anyrecord::view::blocks::Shape;
 use anyrecord::view::{Order, fingerprint};
@@ -72,7 +73,7 @@ impl Permutation {
     /// The numbers at many positions (a range, a list, an array of integers) as an `array('Q')`.
     fn take<'py>(&self, py: Python<'py>, positions: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let mut numbers = indices::many(positions, self.order.len())?;
-        py.detach(|| self.order.forward_many(&mut numbers));
+        gil::detach(py, || self.order.forward_many(&mut numbers));
         let bytes = PyBytes::new_with(py, size_of_val(&*numbers), |out| {
             for (place, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(&numbers) {
                 *place = number.to_ne_bytes();

@@ -4,13 +4,20 @@
 //! it back. And a file object of the caller's may use the very object that is using it, from the same thread. Both are
 //! errors here.
 
+use crate::gil::{self, this_thread};
+use crate::interrupts::Interrupts;
+use anyrecord::Stop;
 use anyrecord::error::{Error, Result};
 use anyrecord::process;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{LockResult, Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// How often a thread that waits listens for interrupts.
+const LISTEN: Duration = Duration::from_millis(50);
 
 /// A lock that knows the process and the thread that hold it.
 pub struct Owned<T> {
@@ -18,26 +25,28 @@ pub struct Owned<T> {
     generation: u64,
     /// The thread that holds it; 0: none.
     holder: AtomicU64,
+    /// How many threads wait for it, and where they wait.
+    waiting: AtomicUsize,
+    turn: Mutex<()>,
+    given_back: Condvar,
 }
 
 /// The state, held.
 pub struct Held<'a, T> {
-    guard: MutexGuard<'a, T>,
-    holder: &'a AtomicU64,
-}
-
-/// A number for this thread, never 0.
-fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NUMBER: u64 = NEXT.fetch_add(1, Relaxed);
-    }
-    NUMBER.with(|number| *number)
+    guard: ManuallyDrop<MutexGuard<'a, T>>,
+    owned: &'a Owned<T>,
 }
 
 impl<T> Owned<T> {
     pub fn new(state: T) -> Self {
-        Owned { state: Mutex::new(state), generation: process::generation(), holder: AtomicU64::new(0) }
+        Owned {
+            state: Mutex::new(state),
+            generation: process::generation(),
+            holder: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            turn: Mutex::new(()),
+            given_back: Condvar::new(),
+        }
     }
 
     /// Whether it was made by this process, and not inherited by a fork.
@@ -45,38 +54,69 @@ impl<T> Owned<T> {
         self.generation == process::generation()
     }
 
-    /// For threads that are attached to Python.
-    pub fn lock(&self, py: Python<'_>) -> Result<Held<'_, T>> {
-        self.lock_by(|state| state.lock_py_attached(py))
-    }
-
-    /// For threads that are detached from Python.
-    pub fn lock_detached(&self) -> Result<Held<'_, T>> {
-        self.lock_by(|state| state.lock())
-    }
-
-    fn lock_by<'a>(
-        &'a self,
-        wait: impl FnOnce(&'a Mutex<T>) -> LockResult<MutexGuard<'a, T>>,
-    ) -> Result<Held<'a, T>> {
-        let guard = match self.state.try_lock() {
-            Ok(guard) => guard,
-            // A panic leaves the state as it was before or after, never in between.
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                if self.holder.load(Relaxed) == this_thread() {
-                    return Err(Error::closed("it is in use by a call further up")
-                        .hint("a file object must not use what is using it"));
-                }
-                if !self.is_of_this_process() {
-                    return Err(Error::closed("another thread was using it when the process forked")
-                        .hint("make a new one in each process"));
-                }
-                wait(&self.state).unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// For threads that have the GIL.
+    pub fn lock(&self, py: Python<'_>) -> Result<Held<'_, T>>
+    where
+        T: Send,
+    {
+        loop {
+            if let Some(held) = self.try_lock()? {
+                return Ok(held);
             }
-        };
+            // Waited for without the GIL, and not kept while waiting for the GIL: a thread that is stopped there when
+            // the interpreter exits would keep it for ever.
+            gil::detach(py, || self.wait(&Interrupts::default()))?;
+        }
+    }
+
+    /// For threads that do not have it.
+    pub fn lock_detached(&self, stop: &dyn Stop) -> Result<Held<'_, T>> {
+        loop {
+            if let Some(held) = self.try_lock()? {
+                return Ok(held);
+            }
+            self.wait(stop)?;
+        }
+    }
+
+    /// Waits until it may be free. An error if the caller wants to stop, as after Ctrl-C.
+    fn wait(&self, stop: &dyn Stop) -> Result<()> {
+        self.waiting.fetch_add(1, SeqCst);
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever gives it back tells those who wait, and needs `turn` for that: it cannot be missed.
+        let is_free = !matches!(self.state.try_lock(), Err(TryLockError::WouldBlock));
+        if !is_free {
+            drop(self.given_back.wait_timeout(turn, LISTEN));
+        }
+        self.waiting.fetch_sub(1, SeqCst);
+        stop.check()
+    }
+
+    /// None: another thread has it, and will give it back.
+    fn try_lock(&self) -> Result<Option<Held<'_, T>>> {
+        match self.state.try_lock() {
+            Ok(guard) => return Ok(Some(self.held(guard))),
+            // A panic leaves the state as it was before or after, never in between.
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(Some(self.held(poisoned.into_inner()))),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if self.holder.load(Relaxed) == this_thread() {
+            return Err(Error::closed("it is in use by a call further up")
+                .hint("a file object must not use what is using it"));
+        }
+        if !self.is_of_this_process() {
+            return Err(Error::closed("another thread was using it when the process forked")
+                .hint("make a new one in each process"));
+        }
+        if gil::is_exiting() {
+            return Err(Error::closed("another thread was using it when the interpreter exited"));
+        }
+        Ok(None)
+    }
+
+    fn held<'a>(&'a self, guard: MutexGuard<'a, T>) -> Held<'a, T> {
         self.holder.store(this_thread(), Relaxed);
-        Ok(Held { guard, holder: &self.holder })
+        Held { guard: ManuallyDrop::new(guard), owned: self }
     }
 }
 
@@ -96,6 +136,12 @@ impl<T> DerefMut for Held<'_, T> {
 
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
-        self.holder.store(0, Relaxed);
+        self.owned.holder.store(0, Relaxed);
+        // SAFETY: dropped once, here, and not used afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.guard) };
+        if self.owned.waiting.load(SeqCst) > 0 {
+            drop(self.owned.turn.lock().unwrap_or_else(PoisonError::into_inner));
+            self.owned.given_back.notify_one();
+        }
     }
 }

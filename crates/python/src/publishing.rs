@@ -1,6 +1,7 @@
 //! Sets of files that are published together, and their journals. Names of shards are decided in Python.
 
 use crate::errors::{Failure, external};
+use crate::gil;
 use crate::writer::Writer;
 use anyrecord::storage::journal::{self, Journal, Lock};
 use anyrecord::storage::transaction::{self, Keep, NewSet};
@@ -29,16 +30,16 @@ pub fn publish_set(
         None => (sealed.iter().map(|file| file.path().to_owned()).collect(), None),
     };
     let mut find_old = || match &find {
-        Some(find) => Python::attach(|py| find.call0(py)?.extract(py)).map_err(external),
+        Some(find) => gil::attach(|py| find.call0(py)?.extract(py)).map_err(external),
         None => Ok(names.iter().filter(|name| name.symlink_metadata().is_ok()).cloned().collect()),
     };
-    let published = py.detach(|| {
+    let published = gil::detach(py, || {
         transaction::publish(NewSet {
             files: sealed.into_iter().zip(names.iter().cloned()).collect(),
             journal: &journal,
             overwrite,
             find_old: &mut find_old,
-            step: &mut || Python::attach(|py| py.check_signals()).map_err(external),
+            step: &mut || gil::attach(|py| py.check_signals()).map_err(external),
         })
     });
     let left = published.map_err(Failure)?;
@@ -80,6 +81,6 @@ pub fn refuse_interrupted(path: PathBuf) -> PyResult<()> {
 #[pyfunction]
 pub fn recover(py: Python<'_>, journal: PathBuf, keep_new: bool) -> PyResult<Option<Vec<OsString>>> {
     let keep = if keep_new { Keep::New } else { Keep::Old };
-    let files = py.detach(|| transaction::recover(&journal, keep)).map_err(Failure)?;
+    let files = gil::detach(py, || transaction::recover(&journal, keep)).map_err(Failure)?;
     Ok(files.map(|files| files.into_iter().map(OsString::from).collect()))
 }

@@ -2,6 +2,7 @@
 
 use crate::deliver::{BytesList, InPlace, OneBuffer, bytes_with};
 use crate::errors::Failure;
+use crate::gil;
 use crate::indices;
 use crate::interrupts::with_cx;
 use crate::iteration::RecordsIterator;
@@ -34,7 +35,7 @@ fn plan_one<'a>(py: Python<'_>, reader: &'a Reader, record: u64) -> PyResult<Pla
     match reader.plan_if_open(record).map_err(Failure)? {
         Some(plan) => Ok(plan),
         // The file is opened by the first read, which may take its time.
-        None => Ok(py.detach(|| with_cx(reader, |cx| reader.plan(record, cx))).map_err(Failure)?),
+        None => Ok(gil::detach(py, || with_cx(reader, |cx| reader.plan(record, cx))).map_err(Failure)?),
     }
 }
 
@@ -48,7 +49,8 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
             bytes_with(py, size, quick, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)))
         }
         None => {
-            let row = py.detach(|| with_cx(reader, |cx| reader.read_row(&plan, cx))).map_err(Failure)?;
+            let row =
+                gil::detach(py, || with_cx(reader, |cx| reader.read_row(&plan, cx))).map_err(Failure)?;
             Ok(PyBytes::new(py, row.as_ref()))
         }
     }
@@ -61,9 +63,9 @@ pub fn read_many(
     view: &View,
     mut positions: Vec<u64>,
 ) -> PyResult<BytesList> {
-    py.detach(|| {
+    gil::detach(py, || {
         view.get_many(&mut positions);
-        let mut list = BytesList::new(positions.len());
+        let mut list = BytesList::new(positions.len())?;
         with_cx(reader, |cx| reader.read_batch(&positions, &mut list, cx))?;
         Ok(list)
     })
@@ -86,7 +88,7 @@ impl Records {
         let view = this.view.slice(start.max(0) as u64, step as i64, slicelength as u64).map_err(Failure)?;
         let options = this.source.get().options.clone_ref(slf.py());
         let source = Py::new(slf.py(), Source { reader: this.reader.clone(), view, options })?;
-        slf.get_type().call1((source,))
+        gil::call(slf.py(), || slf.get_type().call1((source,)))
     }
 }
 
@@ -191,7 +193,7 @@ impl Records {
         // thread could write to it meanwhile, as it could under `readinto`; that is the caller's to prevent.
         let out =
             unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
-        let read = py.detach(|| {
+        let read = gil::detach(py, || {
             self.view.get_many(&mut records);
             with_cx(&self.reader, |cx| {
                 let sizes: Option<Vec<u64>> =
@@ -208,7 +210,7 @@ impl Records {
 
     /// The sizes of all records as little-endian 64-bit integers, if the files know them without reading.
     fn _sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let sizes = py.detach(|| -> anyrecord::Result<Option<Vec<u8>>> {
+        let sizes = gil::detach(py, || -> anyrecord::Result<Option<Vec<u8>>> {
             self.reader.check_open()?;
             let mut sizes = anyrecord::bytes::reserved("sizes", self.view.len().saturating_mul(8))?;
             for position in 0..self.view.len() {

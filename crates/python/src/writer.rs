@@ -2,6 +2,7 @@
 
 use crate::errors::Failure;
 use crate::file_like::FileLikeOutput;
+use crate::gil;
 use crate::opening::{Opening, with_cx};
 use crate::owned::{Held, Owned};
 use anyrecord::Cx;
@@ -103,7 +104,7 @@ impl Writer {
     ) -> PyResult<T> {
         let mut state = self.lock(py)?;
         let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
-        let result = py.detach(|| act(writer));
+        let result = gil::detach(py, || act(writer));
         self.num_records.store(writer.num_records(), Relaxed);
         self.num_bytes.store(writer.num_bytes(), Relaxed);
         Ok(result)
@@ -133,9 +134,9 @@ impl Writer {
         // A small record is copied into its group under the GIL, because giving it away and getting it back costs
         // more; a full group is encoded and written without it.
         let written = if record.len() < QUICK && writer.is_quick(record.len()) {
-            writer.push(record).and_then(|full| if full { py.detach(|| writer.work()) } else { Ok(()) })
+            writer.push(record).and_then(|full| if full { gil::detach(py, || writer.work()) } else { Ok(()) })
         } else {
-            py.detach(|| writer.write(record))
+            gil::detach(py, || writer.write(record))
         };
         self.num_records.store(writer.num_records(), Relaxed);
         self.num_bytes.store(writer.num_bytes(), Relaxed);
@@ -210,10 +211,10 @@ impl Writer {
         let format = detect::by_name(&creating.format).map_err(Failure)?;
         let writer = if target.is_instance_of::<PyString>() {
             let path: PathBuf = target.extract()?;
-            py.detach(|| anyrecord::writer::Writer::create(&path, format, options))
+            gil::detach(py, || anyrecord::writer::Writer::create(&path, format, options))
         } else {
             let output = Box::new(FileLikeOutput::new(target)?);
-            py.detach(|| anyrecord::writer::Writer::over(output, format, options))
+            gil::detach(py, || anyrecord::writer::Writer::over(output, format, options))
         };
         let state = Owned::new(State::Open(Box::new(writer.map_err(Failure)?)));
         Ok(Writer {
@@ -231,10 +232,12 @@ impl Writer {
 
     /// Writes many records.
     fn write_many(&self, records: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, mut calling) = (records.py(), gil::Calling::new(records.py()));
         for (count, record) in records.try_iter()?.enumerate() {
+            calling.check(py);
             // A list runs no Python code in which Ctrl-C would be heard.
             if count % 1024 == 0 {
-                records.py().check_signals()?;
+                py.check_signals()?;
             }
             self.write(&record?)?;
         }
@@ -246,7 +249,7 @@ impl Writer {
         let mut state = self.lock(py)?;
         match std::mem::replace(&mut *state, State::Done("given up after an error")) {
             State::Open(writer) => {
-                let sealed = py.detach(|| writer.seal()).map_err(Failure)?;
+                let sealed = gil::detach(py, || writer.seal()).map_err(Failure)?;
                 let count = sealed.len();
                 *state = State::Sealed(sealed);
                 Ok(count)
@@ -270,14 +273,14 @@ impl Writer {
         let format = detect::by_name(self.format).map_err(Failure)?;
         let reading = options.options();
         let check = |cx: &Cx<'_>| sealed.check(format, &reading, threads, cx);
-        let checked = py.detach(|| with_cx(&reading.limits, check));
+        let checked = gil::detach(py, || with_cx(&reading.limits, check));
         Ok(checked.map_err(Failure)?)
     }
 
     /// Makes the one sealed file appear under its name.
     fn _publish(&self, py: Python<'_>) -> PyResult<()> {
         let sealed = self.take_sealed(py)?;
-        py.detach(|| sealed.publish()).map_err(Failure)?;
+        gil::detach(py, || sealed.publish()).map_err(Failure)?;
         self.set_published(py)
     }
 
@@ -292,7 +295,7 @@ impl Writer {
             *state = State::Done(what);
             return Ok(false);
         }
-        py.detach(|| drop(before));
+        gil::detach(py, || drop(before));
         Ok(true)
     }
 

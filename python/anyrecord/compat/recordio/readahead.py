@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Self, SupportsIndex
 
 import anyrecord
@@ -110,6 +110,7 @@ class _Ahead:
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._alone: Iterator[bytes] | None = None
         self._ready: deque[bytes] = deque()
         self._ready_bytes = 0
         self._is_over = False
@@ -121,11 +122,10 @@ class _Ahead:
     def take(self) -> bytes | None:
         """The next record; None at the end, at an error, and when stopped."""
         with self._changed:
-            if self._thread is None and not self._is_over:
-                self._thread = threading.Thread(
-                    target=self._read, args=(self.records[self.taken :],), name="FileListScanner", daemon=True
-                )
-                self._thread.start()
+            if self._thread is None and self._alone is None and not self._is_over:
+                self._start()
+            if self._alone is not None:
+                return self._take_alone(self._alone)
             self._changed.wait_for(lambda: self._ready or self._is_over)
             if not self._ready:
                 return None
@@ -134,6 +134,27 @@ class _Ahead:
             self.taken += 1
             self._changed.notify_all()
             return record
+
+    def _start(self) -> None:
+        records = self.records[self.taken :]
+        thread = threading.Thread(target=self._read, args=(records,), name="FileListScanner", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread for us: nothing is read ahead
+            self._alone = iter(records)
+        else:
+            self._thread = thread
+
+    def _take_alone(self, records: Iterator[bytes]) -> bytes | None:
+        if self._is_over:
+            return None
+        try:
+            record = next(records, None)
+        except Exception as caught:
+            self.error, record = caught.with_traceback(None), None
+        self._is_over = record is None
+        self.taken += record is not None
+        return record
 
     def stop(self) -> None:
         """Ends the thread and forgets what it read."""

@@ -49,3 +49,13 @@ class TurnTaking:
 
 
 _one_for_all = threading.Lock()
+
+
+def _forked() -> None:
+    """A thread that is not in this process may have held any of the locks."""
+    global _locks, _making, _one_for_all
+    _locks, _making, _one_for_all = weakref.WeakKeyDictionary(), threading.Lock(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

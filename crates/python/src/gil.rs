@@ -1,0 +1,259 @@
+//! The interpreter's lock (GIL): the only place where this crate gives it away and takes it back.
+//!
+//! When the interpreter exits, daemon threads are still running. Before Python 3.14, a thread that asks for the GIL
+//! then is ended by `pthread_exit`, which unwinds its stack. If there is a Rust function on the stack, that aborts the
+//! process. So there is a gate in front of the GIL. It is closed at exit, by a callback of `atexit`:
+//!
+//! ```text
+//! detached thread --> gate --> waits for the GIL --> Python code --> gives the GIL away
+//!                      |       \_________________ counted in INSIDE ________________/
+//!                      `--> closed: sleeps until the process ends
+//! ```
+//!
+//! The callback waits, without the GIL, until all threads that passed the gate have come out again. After that no
+//! thread but the one that exits asks for the GIL with a Rust function on its stack.
+//!
+//! | a function of ours | uses |
+//! |---|---|
+//! | gives the GIL away for a while | [`detach`] |
+//! | needs it in between | [`attach`] |
+//! | has it, and calls Python code that may give it away | [`call`], [`call_here`], in a loop [`Calling`] |
+
+use pyo3::prelude::*;
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt::{Display, Formatter};
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::time::{Duration, Instant};
+
+/// Set when the interpreter exits: the gate is closed.
+static IS_EXITING: AtomicBool = AtomicBool::new(false);
+/// The thread that exits. For that one the gate stays open.
+static EXITING_THREAD: AtomicU64 = AtomicU64::new(0);
+/// Threads that wait for the GIL, or are inside Python code that a Rust function called.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+
+/// How long the exit waits for Python code that Rust functions called. A file object may wait for a network.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it listens for Ctrl-C meanwhile.
+const LISTEN: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// How often this thread is in `INSIDE`: Python code that a Rust function called may call another one.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A number for this thread, never 0.
+pub fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
+/// Whether the interpreter is exiting. Threads that sleep at the gate keep the locks that they have.
+pub fn is_exiting() -> bool {
+    IS_EXITING.load(SeqCst)
+}
+
+/// Whether this thread has to stop at the gate.
+fn is_closed() -> bool {
+    IS_EXITING.load(SeqCst) && EXITING_THREAD.load(SeqCst) != this_thread()
+}
+
+/// Never returns: the process is about to end. The thread must not have the GIL.
+#[cold]
+fn sleep_for_ever() -> ! {
+    // Nobody has to wait for this thread any more.
+    INSIDE.fetch_sub(OWN.get(), SeqCst);
+    loop {
+        std::thread::park();
+    }
+}
+
+/// One passage through the gate.
+struct Passage {
+    /// Whether it is counted in `OWN`.
+    is_noted: bool,
+    generation: u64,
+}
+
+impl Passage {
+    /// Passes the gate. The thread must not have the GIL.
+    fn enter() -> Self {
+        // Counted first, then the look at the gate; the exit closes the gate first and then looks at the count.
+        INSIDE.fetch_add(1, SeqCst);
+        if is_closed() {
+            INSIDE.fetch_sub(1, SeqCst);
+            sleep_for_ever();
+        }
+        Passage { is_noted: false, generation: anyrecord::process::generation() }
+    }
+
+    /// For a thread that has the GIL.
+    fn enter_attached(py: Python<'_>) -> Self {
+        INSIDE.fetch_add(1, SeqCst);
+        if is_closed() {
+            INSIDE.fetch_sub(1, SeqCst);
+            py.detach(|| sleep_for_ever());
+        }
+        Passage { is_noted: false, generation: anyrecord::process::generation() }.noted()
+    }
+
+    /// For a passage in which Python code may call functions of ours.
+    fn noted(mut self) -> Self {
+        self.is_noted = true;
+        OWN.set(OWN.get() + 1);
+        self
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        // Not counted in a child that was forked meanwhile (`forked`).
+        if self.generation != anyrecord::process::generation() {
+            return;
+        }
+        if self.is_noted {
+            OWN.set(OWN.get() - 1);
+        }
+        INSIDE.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Calls `act` without the GIL.
+pub fn detach<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
+    // The passage ends when this thread has the GIL again.
+    let (result, _passage) = py.detach(|| (act(), Passage::enter()));
+    result
+}
+
+/// Calls `act` with the GIL, from a thread that does not have it.
+pub fn attach<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
+    let _passage = Passage::enter().noted();
+    Python::attach(act)
+}
+
+/// Calls `act`, which calls Python code, from a thread that has the GIL.
+pub fn call<T>(py: Python<'_>, act: impl FnOnce() -> T) -> T {
+    let _passage = Passage::enter_attached(py);
+    act()
+}
+
+/// [`call`] without the token that says that the thread has the GIL.
+pub fn call_here<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
+    Python::attach(|py| call(py, || act(py)))
+}
+
+/// [`call`] for a loop that calls Python code many times, and may never end.
+pub struct Calling {
+    passage: Option<Passage>,
+}
+
+impl Calling {
+    /// Before the loop.
+    pub fn new(py: Python<'_>) -> Self {
+        Calling { passage: Some(Passage::enter_attached(py)) }
+    }
+
+    /// In each round: lets the exit go on, if there is one.
+    #[inline]
+    pub fn check(&mut self, py: Python<'_>) {
+        if IS_EXITING.load(Relaxed) {
+            self.passage = None;
+            self.passage = Some(Passage::enter_attached(py));
+        }
+    }
+}
+
+/// Something of Python's that may be dropped by a thread without the GIL: it is taken for that.
+///
+/// PyO3 would put it into a list instead, under a lock. A fork in another thread at that moment would leave the lock
+/// closed in the child, for ever.
+#[derive(Debug)]
+pub struct Kept<T>(ManuallyDrop<T>);
+
+impl<T> Kept<T> {
+    pub fn new(kept: T) -> Self {
+        Kept(ManuallyDrop::new(kept))
+    }
+
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not used or dropped afterwards.
+        unsafe { ManuallyDrop::take(&mut this.0) }
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Kept<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T: Display> Display for Kept<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        T::fmt(self, f)
+    }
+}
+
+impl<T: Error> Error for Kept<T> {}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        // While the interpreter exits, objects are left alone: the process gives all memory back.
+        if !is_exiting() {
+            // A thread that has the GIL already is not stopped here with it: the gate is closed by whoever has it.
+            let _passage = Passage::enter().noted();
+            // SAFETY: dropped once, here, and not used afterwards.
+            Python::attach(|_| unsafe { ManuallyDrop::drop(&mut self.0) });
+        }
+    }
+}
+
+/// Closes the gate, and waits until everybody has come out. Called by `atexit`.
+#[pyfunction]
+fn close_gate(py: Python<'_>) -> PyResult<()> {
+    EXITING_THREAD.store(this_thread(), SeqCst);
+    IS_EXITING.store(true, SeqCst);
+    let (own, start) = (OWN.get(), Instant::now());
+    while INSIDE.load(SeqCst) > own && start.elapsed() < PATIENCE {
+        py.detach(|| {
+            let listened = Instant::now();
+            while INSIDE.load(SeqCst) > own && listened.elapsed() < LISTEN {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        py.check_signals()?;
+    }
+    Ok(())
+}
+
+/// To be called in a forked child: the other threads are gone.
+pub fn forked() {
+    OWN.set(0);
+    INSIDE.store(0, SeqCst);
+}
+
+/// Has the gate closed when the interpreter exits.
+pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    py.import("atexit")?.call_method1("register", (wrap_pyfunction!(close_gate, module)?,))?;
+    // PyO3 runs an initialiser, under a lock, when the GIL is first taken in this way. It is over when threads fork.
+    detach(py, || attach(|_| ()));
+    Ok(())
+}

@@ -1,0 +1,131 @@
+"""The interpreter exits while daemon threads are inside this library: as it would without them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from children import LIMIT_SECONDS
+
+# What each daemon thread does, for ever. `step()` tells that it was done once more.
+PROGRAMS = {
+    "single reads": "records = anyrecord.open('a.ffr', io='plain')\n"
+    "def act(): return [records[i] for i in range(0, 2000, 7)]",
+    "batches": "records = anyrecord.open('a.ffr', io='plain')\ndef act(): return records[list(range(0, 2000, 7))]",
+    "batches of a map": "records = anyrecord.open('a.ffr')\ndef act(): return records[list(range(0, 2000, 7))]",
+    "batches past the page cache": "warnings.simplefilter('ignore')\n"
+    "records = anyrecord.open('a.ffr', io='direct')\ndef act(): return records[list(range(0, 2000, 7))]",
+    "compressed batches in threads": "records = anyrecord.open('a.array_record', threads=3, cache_bytes=0)\n"
+    "def act(): return records[list(range(0, 2000, 7))]",
+    "iteration": "records = anyrecord.open('a.array_record', cache_bytes=0)\ndef act(): return list(records)",
+    "one iterator of all": "records = anyrecord.open('a.ffr', io='plain')\nshared = [iter(records)]\n"
+    "def act():\n"
+    "    if next(shared[0], None) is None: shared[0] = iter(records)",
+    "generators of indices": "records = anyrecord.open('a.ffr')\n"
+    "def act(): return records[(i for i in range(0, 2000, 7))]",
+    "slices": "records = anyrecord.open('a.ffr')\ndef act(): return [records[i:][0] for i in range(0, 2000, 50)]",
+    "errors": "shutil.copyfile('a.ffr', 'cut.ffr')\nrecords = anyrecord.open('cut.ffr', io='plain')\n"
+    "os.truncate('cut.ffr', 30_000)\n"
+    "def act():\n"
+    "    for index in range(1900, 2000):\n"
+    "        try: records[[index]]\n"
+    "        except anyrecord.TruncatedError: pass",
+    "a file object": "records = anyrecord.open(open('a.ffr', 'rb'))\n"
+    "def act(): return records[list(range(0, 2000, 7))]",
+    "a file object, singly": "records = anyrecord.open(open('a.ffr', 'rb'))\n"
+    "def act(): return [records[i] for i in range(0, 2000, 70)]",
+    "a file object in Python": "class Slow(io.BytesIO):\n"
+    "    def read(self, size=-1):\n"
+    "        for _ in range(200): pass\n"
+    "        return super().read(size)\n"
+    "records = anyrecord.open(Slow(pathlib.Path('a.ffr').read_bytes()))\n"
+    "def act(): return records[list(range(0, 2000, 70))]",
+    "many file objects": "data = pathlib.Path('a.ffr').read_bytes()\n"
+    "def act(): return anyrecord.open(io.BytesIO(data))[[1, 2, 3]]",
+    "a file object that reads others": "inner = anyrecord.open(open('a.ffr', 'rb'))\n"
+    "class Nested(io.BytesIO):\n"
+    "    def read(self, size=-1):\n"
+    "        inner[[1, 2, 3]]\n"
+    "        return super().read(size)\n"
+    "data = pathlib.Path('a.ffr').read_bytes()\n"
+    "def act(): return anyrecord.open(Nested(data))[list(range(0, 2000, 70))]",
+    "a memory map of Python's": "file = open('a.ffr', 'rb')\n"
+    "records = anyrecord.open(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))\n"
+    "def act(): return records[list(range(0, 2000, 7))]",
+    "opening": "def act(): return anyrecord.open(['a.ffr', 'a.array_record'] * 4)[0]",
+    "map functions": "records = anyrecord.open('a.ffr', io='plain').map(lambda record: record[:3])\n"
+    "def act(): return list(records.batches(100))",
+    "verification": "def act(): return anyrecord.verify('a.array_record', progress=lambda *_: None)",
+    "conversion": "def act():\n"
+    "    name = f'{threading.get_ident()}.ffr'\n"
+    "    anyrecord.convert('a.array_record', name, overwrite=True, map=lambda record: record[:10], durable=False)",
+    "writing to a file object": "def act():\n"
+    "    with anyrecord.create(io.BytesIO(), format='ffrecord') as out:\n"
+    "        for i in range(2000): out.write(b'%d' % i * 50)",
+    "writing from a generator": "def act():\n"
+    "    with anyrecord.create(io.BytesIO(), format='array_record', threads=2) as out:\n"
+    "        out.write_many(b'%d' % i * 50 for i in range(2000))",
+    "writing from a generator without end": "def act():\n"
+    "    with anyrecord.create(open(os.devnull, 'wb'), format='tfrecord') as out:\n"
+    "        out.write_many(step() or b'%d' % i for i in itertools.count())",
+    "a folder": "folder = anyrecord.Folder('folder.ffr')\ndef act(): return [folder[f'{i}'] for i in range(20)]",
+}
+
+SCRIPT = """
+import io, itertools, mmap, os, pathlib, shutil, sys, threading, traceback, warnings
+import anyrecord
+{program}
+steps, enough = itertools.count(), threading.Event()
+def step():
+    if next(steps) >= {steps}: enough.set()
+def run():
+    try:
+        while True:
+            act()
+            step()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+class Late:
+    def __del__(self):  # the interpreter takes its time: whoever asks for the GIL now is ended
+        for _ in range(1_000_000): pass
+late = Late()
+sys.setswitchinterval(1e-5)
+for _ in range(4): threading.Thread(target=run, daemon=True).start()
+enough.wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import anyrecord
+
+    folder = tmp_path_factory.mktemp("exit")
+    for name in ("a.ffr", "a.array_record"):
+        with anyrecord.create(folder / name, durable=False) as out:
+            out.write_many(b"%d" % index * 20 for index in range(2000))
+    (folder / "files").mkdir()
+    for index in range(20):
+        (folder / "files" / f"{index}").write_bytes(b"%d" % index)
+    anyrecord.pack(folder / "files", folder / "folder.ffr")
+    return folder
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_interpreter_exits_while_daemon_threads_work(folder: Path, tmp_path: Path, name: str) -> None:
+    for path in folder.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    for steps in (0, 3, 20):
+        script = SCRIPT.format(program=PROGRAMS[name], steps=steps)
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=LIMIT_SECONDS,
+            check=False,
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
