@@ -55,7 +55,7 @@ def refuse_unwritable(path: str, *, sharded: bool) -> None:
     if not os.path.isdir(folder):
         number = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
         raise OSError(number, f"{os.strerror(number)}: the folder {folder!r}", path)
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(errno.EACCES, f"{os.strerror(errno.EACCES)}: the folder {folder!r}", path)
 
 

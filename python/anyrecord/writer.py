@@ -65,7 +65,7 @@ class Writer(_core.Writer):
 
     # `write`, `write_many`, `num_records`, `num_bytes`, `format` and `closed` are in the extension type.
 
-    _path: str | None
+    _path: str | None = None
     _sharding: tuple[str, int]
     _overwrite: bool
     _names: list[str] | None = None
@@ -147,8 +147,8 @@ class Writer(_core.Writer):
 
     def _give_up(self, how: str) -> None:
         """Throws away what was written, if it was neither published nor discarded, and warns."""
-        # A writer in a forked child belongs to its parent; the core leaves that one alone.
-        if self._pid != os.getpid() or not self._discard():
+        # A writer in a forked child belongs to its parent; the core leaves that one alone and returns False.
+        if not self._discard():
             return
         whole = "what was written there is incomplete" if self._path is None else "nothing was published"
         warnings.warn(
@@ -157,8 +157,6 @@ class Writer(_core.Writer):
             RuntimeWarning,
             stacklevel=3,
         )
-
-    _pid = 0
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
@@ -283,7 +281,6 @@ def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Wri
     writer = Writer(target, creating, keywords)
     writer._path = target if isinstance(target, str) else None
     writer._overwrite, writer._sharding = creating.overwrite, creating.sharding
-    writer._pid = os.getpid()
     _ALIVE.add(writer)
     return writer
 

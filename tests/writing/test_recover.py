@@ -30,6 +30,10 @@ def write(path: Path | str, what: bytes, **keywords: Any) -> None:
         out.write_many(b"%s %d" % (what, number) for number in range(6))
 
 
+def no_record_is_read(record: bytes) -> bytes:
+    raise AssertionError("what cannot be written is refused before anything is read")
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A set of two shards that a set of three did not quite replace: the journal, one old file, then a kill."""
@@ -228,7 +232,7 @@ def test_nothing_can_be_written_to_a_set_before_it_is_recovered(path: Path) -> N
         lambda: anyrecord.create(path, shards=3),
         lambda: anyrecord.create(path, shards=3, overwrite=True),
         lambda: anyrecord.create(path, shard_records=1, overwrite=True),
-        lambda: anyrecord.convert("source.tfrecord", path, shards=3, overwrite=True),
+        lambda: anyrecord.convert("source.tfrecord", path, shards=3, overwrite=True, map=no_record_is_read),
     ]
     write("source.tfrecord", b"new")
     for call in calls:
@@ -244,7 +248,7 @@ def test_nothing_can_be_written_over_files_of_a_folder_before_it_is_recovered(fo
     with pytest.raises(PublishError, match="was interrupted"):
         anyrecord.create(folder / "a.ffr", overwrite=True)
     with pytest.raises(PublishError, match="was interrupted"):
-        anyrecord.convert("*.tfrecord", folder, format="ffrecord", overwrite=True)
+        anyrecord.convert("*.tfrecord", folder, format="ffrecord", overwrite=True, map=no_record_is_read)
     write(folder / "other.ffr", b"abc")
     anyrecord.recover(folder, keep="new")
     assert names(folder) == ["a.ffr", "b.ffr", "c.ffr", "other.ffr"]

@@ -78,8 +78,9 @@ fn shards(count: usize, what: &str) -> Files {
 
 impl Scene {
     fn new((old, new): (usize, usize)) -> Self {
-        let scene =
-            Scene { dir: tempfile::tempdir().unwrap(), old: shards(old, "old"), new: shards(new, "new") };
+        // In memory where there is such a place: a disk takes long for thousands of folders.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let scene = Scene { dir, old: shards(old, "old"), new: shards(new, "new") };
         for (name, bytes) in &scene.old {
             std::fs::write(scene.dir.path().join(name), bytes).unwrap();
         }
