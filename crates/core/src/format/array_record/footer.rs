@@ -87,10 +87,18 @@ fn first_postscript(
 
 /// Says which part of the file is bad, keeping what is wrong with it.
 fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
-    if matches!(error.kind(), Kind::Io(_) | Kind::External(_)) {
+    if error.is_from_outside() {
         return error;
     }
     error.seen_as(kind, format_args!("ArrayRecord {part} is missing or damaged")).at(at).hint(CUT)
+}
+
+/// Says that it is the footer that cannot be right.
+pub fn inconsistent(error: Error, place: Place) -> Error {
+    if error.is_from_outside() {
+        return error;
+    }
+    error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(place.footer)
 }
 
 /// The footer's records, whole or one at a time.
@@ -194,12 +202,11 @@ impl<'a> Footer<'a> {
         let wrong = |what: String| {
             Error::format(format!("ArrayRecord footer entry {index}: {what}")).at(place.footer)
         };
-        let seen = |e: Error| match e.kind() {
-            Kind::Io(_) | Kind::External(_) => e,
-            _ => {
-                let outer = format!("ArrayRecord footer entry {index}");
-                e.seen_as(Kind::Format, &outer).at(place.footer)
+        let seen = |e: Error| {
+            if e.is_from_outside() {
+                return e;
             }
+            e.seen_as(Kind::Format, format_args!("ArrayRecord footer entry {index}")).at(place.footer)
         };
         let Some(record) = self.records.next_record().map_err(seen)? else { return Ok(None) };
         let entry = FooterEntry::read(record).map_err(seen)?;
@@ -211,33 +218,34 @@ impl<'a> Footer<'a> {
         Ok(Some(Entry { offset, records, decoded: entry.decoded }))
     }
 
+    /// That the entries add up to what the metadata claims.
+    pub fn check_sum(&self, listed: u64) -> Result<()> {
+        let claimed = self.metadata.records;
+        if listed == claimed {
+            return Ok(());
+        }
+        Err(Error::format("ArrayRecord footer is inconsistent: chunks do not add up to the records")
+            .at(self.place.footer)
+            .expected(format_args!("{claimed} records"))
+            .found(listed))
+    }
+
     /// Reads all entries into a table.
     pub fn into_table(mut self, options: &ReadOptions, cx: &Cx<'_>) -> Result<ChunkTable> {
         let place = self.place;
-        let wrong = |error: Error| {
-            if matches!(error.kind(), Kind::Io(_)) {
-                return error;
-            }
-            error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(place.footer)
-        };
+        let wrong = |error: Error| inconsistent(error, place);
         let mut builder = Builder::new(options, cx).expecting(self.metadata.chunks);
+        let mut pace = cx.pace();
         while let Some(entry) = self.next_entry()? {
+            pace.step(64)?;
             builder.push(entry).map_err(wrong)?;
         }
-        let (listed, claimed) = (builder.records(), self.metadata.records);
-        if listed != claimed {
-            return Err(Error::format(
-                "ArrayRecord footer is inconsistent: chunks do not add up to the records",
-            )
-            .at(place.footer)
-            .expected(format_args!("{claimed} records"))
-            .found(listed));
-        }
+        self.check_sum(builder.records())?;
         let codec = self.metadata.options.as_deref().and_then(codec_in);
         let description = Description {
             codec: codec.map(|codec| codec.name().to_owned()),
-            record_bytes: None,
             options: self.metadata.options,
+            ..Description::default()
         };
         builder.finish(place.footer, description).map_err(wrong)
     }

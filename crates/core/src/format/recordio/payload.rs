@@ -6,7 +6,7 @@ use crate::codec::gzip::{self, Wrapper};
 use crate::codec::snappy_frames;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Decoded, ReadOptions};
+use crate::format::ReadOptions;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -24,24 +24,6 @@ pub(super) fn check(header: &Header, stored: &[u8], at: u64, options: &ReadOptio
         .expected(format_args!("{:#010x}", header.checksum))
         .found(format_args!("{computed:#010x}"))
         .hint("other chunks are readable"))
-}
-
-/// The records of a chunk whose header and payload are `stored`, at `at` in the file.
-pub(super) fn decode(
-    header: &Header,
-    stored: &[u8],
-    at: u64,
-    options: &ReadOptions,
-    cx: &Cx<'_>,
-) -> Result<Decoded> {
-    let unpacked = unpack(header, stored, at, options, cx)?;
-    let mut ends = Vec::new();
-    split(&unpacked, header.records, at, |place| {
-        ends.push(place.end);
-        Ok(())
-    })?;
-    let bytes = without_lengths(unpacked, &mut ends);
-    Decoded::new(bytes, ends)
 }
 
 /// The unpacked payload of a chunk whose header and payload are `stored`, at `at` in the file.

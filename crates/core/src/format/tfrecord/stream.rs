@@ -93,6 +93,7 @@ impl<'a> Stream<'a> {
 
     /// Unpacks some more. False at the end of the stream, which is also the end of the file.
     fn more(&mut self) -> Result<bool> {
+        self.cx.check()?;
         if self.used == self.input.len() {
             let left = self.storage.len() - self.consumed();
             if left == 0 {
@@ -138,6 +139,26 @@ impl<'a> Stream<'a> {
         length.checked_add(AROUND).ok_or_else(|| frame::impossible(length, at))?;
         Ok(Some(length))
     }
+}
+
+/// Takes the next record of that length, and calls `each` with the pieces of it and of all that is around it.
+pub(super) fn take_record(
+    stream: &mut Stream<'_>,
+    length: u64,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let (at, mut left) = (stream.position(), length + AROUND);
+    while left > 0 {
+        let piece = stream.fill(1)?;
+        let taken = (piece.len() as u64).min(left) as usize;
+        if taken == 0 {
+            return Err(cut(at, length, length + AROUND - left));
+        }
+        each(&piece[..taken])?;
+        stream.take(taken);
+        left -= taken as u64;
+    }
+    Ok(())
 }
 
 /// An error whose offset counts the unpacked bytes, and says so.
