@@ -30,8 +30,10 @@ class Info:
     """How many chunks."""
     file_bytes: int
     """Size of the files."""
-    record_bytes: int | None
-    """Size of the records, where the files tell without decoding."""
+    record_bytes: int
+    """Bytes of the files that hold records, as they are stored. The same as in the report of `verify`."""
+    decoded_bytes: int | None
+    """Size of the records, decoded; None where a file does not tell."""
     codec: str | None
     """The compression, where the files tell."""
     options: str | None
@@ -41,10 +43,10 @@ class Info:
 
     @property
     def ratio(self) -> float | None:
-        """Bytes of records for each byte of file: above 1 where compression wins."""
-        if self.record_bytes is None or self.file_bytes == 0:
+        """Bytes of decoded records for each byte of file: above 1 where compression wins."""
+        if self.decoded_bytes is None or self.file_bytes == 0:
             return None
-        return self.record_bytes / self.file_bytes
+        return self.decoded_bytes / self.file_bytes
 
 
 def info(source: Openable, *, format: str | None = None, limits: Limits | None = None) -> Info:
@@ -60,16 +62,17 @@ def info(source: Openable, *, format: str | None = None, limits: Limits | None =
     with open(source, format=format, limits=limits) as records:
         files = records._source.descriptions()
         paths = tuple(records.paths)
-    formats, records_, chunks, file_bytes, record_bytes, codecs, options = (
-        zip(*files, strict=True) if files else ((),) * 7
+    formats, records_, chunks, file_bytes, record_bytes, decoded_bytes, codecs, options = (
+        zip(*files, strict=True) if files else ((),) * 8
     )
-    known = [size for size in record_bytes if size is not None]
+    known = [size for size in decoded_bytes if size is not None]
     return Info(
         format=_same(formats) or "mixed",
         records=sum(records_),
         chunks=sum(chunks),
         file_bytes=sum(file_bytes),
-        record_bytes=sum(known) if len(known) == len(files) else None,
+        record_bytes=sum(record_bytes),
+        decoded_bytes=sum(known) if len(known) == len(files) else None,
         codec=_same(codecs),
         options=_same(options),
         paths=paths,
@@ -82,7 +85,10 @@ def _same(values: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `verify` found. True if nothing is wrong."""
+    """What `verify` found. True if nothing is wrong.
+
+    Every byte is in one of four sums: `record_bytes + meta_bytes + unused_bytes + damaged_bytes == file_bytes`.
+    """
 
     format: str
     """The format, or `"mixed"`."""
@@ -93,11 +99,19 @@ class Report:
     file_bytes: int
     """Size of the files; every byte was read."""
     record_bytes: int
-    """Size of the undamaged records."""
+    """Bytes of the files that hold undamaged records, as they are stored. The same as `Info.record_bytes`, if all are."""
+    decoded_bytes: int
+    """Size of the undamaged records, decoded."""
     meta_bytes: int
-    """Bytes of headers, tables and padding."""
+    """Bytes of headers, tables, checksums and padding."""
     unused: tuple[tuple[str, int, int], ...]
     """`(path, begin, end)` of bytes that no reader looks at, though the format allows them."""
+    unused_bytes: int
+    """How many bytes that are in all."""
+    damaged: tuple[tuple[str, int, int], ...]
+    """`(path, begin, end)` of bytes that are not as they should be, one for each of `problems`."""
+    damaged_bytes: int
+    """How many bytes that are in all."""
     problems: tuple[RecordError, ...]
     """What is wrong, in the order of the files; at most the first thousand of each."""
     problem_count: int
@@ -188,8 +202,12 @@ def _report(files: list[tuple[str, dict[str, Any]]]) -> Report:
         chunks=sum(report["chunks"] for report in reports),
         file_bytes=sum(report["file_bytes"] for report in reports),
         record_bytes=sum(report["record_bytes"] for report in reports),
+        decoded_bytes=sum(report["decoded_bytes"] for report in reports),
         meta_bytes=sum(report["meta_bytes"] for report in reports),
         unused=tuple((path, begin, end) for path, report in files for begin, end in report["unused"]),
+        unused_bytes=sum(report["unused_bytes"] for report in reports),
+        damaged=tuple((path, begin, end) for path, report in files for begin, end in report["damaged"]),
+        damaged_bytes=sum(report["damaged_bytes"] for report in reports),
         problems=tuple(problem for report in reports for problem in report["problems"]),
         problem_count=sum(report["problem_count"] for report in reports),
         paths=tuple(path for path, _ in files),

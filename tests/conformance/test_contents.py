@@ -53,7 +53,7 @@ def test_what_was_written_is_read(case: Case, content: Callable[[], list[bytes]]
         assert sizes is None or list(sizes) == [len(record) for record in expected]
     report = anyrecord.verify(path)
     assert report.ok
-    assert (report.records, report.record_bytes) == (len(expected), sum(map(len, expected)))
+    assert (report.records, report.decoded_bytes) == (len(expected), sum(map(len, expected)))
     assert report.file_bytes == Path(path).stat().st_size
 
 

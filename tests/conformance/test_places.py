@@ -94,7 +94,7 @@ def test_info_sums_up_all_files(stored: Stored) -> None:
     if stored.is_of_paths:
         assert about.file_bytes == sum(os.path.getsize(file) for file in stored.files)
     if stored.case.variant.sizes_known:
-        assert about.record_bytes == RECORD_BYTES
+        assert about.decoded_bytes == RECORD_BYTES
         assert about.ratio == RECORD_BYTES / about.file_bytes
 
 
@@ -105,7 +105,7 @@ def test_verify_accounts_for_every_byte(stored: Stored) -> None:
     assert report.ok
     assert report
     assert report.format == stored.case.format.name
-    assert (report.records, report.record_bytes) == (N, RECORD_BYTES)
+    assert (report.records, report.decoded_bytes) == (N, RECORD_BYTES)
     assert (report.problems, report.problem_count, report.unused) == ((), 0, ())
     assert seen[-1] == (report.file_bytes, report.file_bytes)
     assert seen == sorted(seen)

@@ -6,7 +6,8 @@
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Carried, ReadOptions, detect, scan_table};
+use crate::format::walk::{self, Content};
+use crate::format::{ReadOptions, detect};
 use crate::index_file;
 use crate::shard::RecordRange;
 use crate::storage::Storage;
@@ -89,7 +90,7 @@ pub fn count(inputs: &[Input], format: Option<&str>, options: &ReadOptions, cx: 
             RecordRange { start, stop: None } => {
                 let file = open(input, cx)?;
                 let counted = detect::named_or_detected(format, &*file, options, cx)
-                    .and_then(|format| format.count(&*file, options, cx));
+                    .and_then(|format| walk::count(format, &*file, options, cx));
                 counted.map_err(|e| e.in_file(file.name()))?.saturating_sub(start)
             }
         };
@@ -158,16 +159,13 @@ fn pour_file(
         };
         let range = input.range.within(table.records())?;
         state.first = state.read.wrapping_sub(range.start);
-        return scan_table(&*table, &**file, range, cx, &mut |record| state.record(record, file));
+        return walk::scan_table(&*table, &**file, range, cx, &mut |record| state.record(record, file));
     }
     let same = state.pour.map.is_none() && format.name() == state.pour.writer.format().name();
-    if same {
-        let write = state.pour.writer.write_options().clone();
-        if format.scan_chunks(&**file, options, &write, cx, &mut |chunk| state.chunk(chunk, file))? {
-            return Ok(());
-        }
-    }
-    format.scan(&**file, options, cx, &mut |record| state.record(record, file))
+    let write = same.then(|| state.pour.writer.write_options().clone());
+    walk::scan_chunks(format, &**file, options, write.as_ref(), cx, &mut |records, chunk| {
+        state.chunk(records, chunk, file)
+    })
 }
 
 struct State<'a> {
@@ -214,17 +212,21 @@ impl State<'_> {
         (self.pour.progress)(self.before + file.reached.load(Relaxed))
     }
 
-    fn chunk(&mut self, chunk: Carried<'_>, file: &Watched) -> Result<()> {
-        self.turn()?;
-        let room = self.pour.split.filter(|split| self.shard + 1 < split.shards);
-        if room.is_some_and(|split| split.end(self.shard) - self.read < chunk.records) {
-            let decoded = (chunk.decode)()?;
-            return (0..chunk.records)
-                .filter_map(|row| decoded.row(row))
-                .try_for_each(|record| self.record(record, file));
+    fn chunk(&mut self, records: u64, chunk: &dyn Content, file: &Watched) -> Result<()> {
+        if self.has_room(records) && self.pour.writer.takes_chunk(records) {
+            self.turn()?;
+            if let Some(encoded) = chunk.carry()? {
+                self.read += records;
+                self.pour.writer.carry(encoded, chunk)?;
+                return (self.pour.progress)(self.before + file.reached.load(Relaxed));
+            }
         }
-        self.read += chunk.records;
-        self.pour.writer.carry(chunk)?;
-        (self.pour.progress)(self.before + file.reached.load(Relaxed))
+        chunk.rows(&mut |record| self.record(record, file))
+    }
+
+    /// Whether the next so many records all belong to one shard.
+    fn has_room(&self, records: u64) -> bool {
+        let room = self.pour.split.filter(|split| self.shard + 1 < split.shards);
+        room.is_none_or(|split| split.end(self.shard) - self.read >= records)
     }
 }

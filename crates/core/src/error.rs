@@ -171,9 +171,10 @@ impl Error {
         &self.0.kind
     }
 
-    /// Whether reading itself failed, so that the error tells nothing about the bytes.
+    /// Whether reading itself failed, memory ran out or the caller stopped it, so that the error tells nothing about the
+    /// bytes of the file.
     pub fn is_from_outside(&self) -> bool {
-        matches!(self.0.kind, Kind::Io(_) | Kind::External(_) | Kind::Memory)
+        matches!(self.0.kind, Kind::Io(_) | Kind::External(_) | Kind::Memory | Kind::Closed)
     }
 
     /// Gives up the kind, for a caller that wants the wrapped error back.

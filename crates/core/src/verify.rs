@@ -2,31 +2,42 @@
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Format, ReadOptions, Span, detect};
+use crate::format::walk::{Depth, Span, Walk};
+use crate::format::{Format, ReadOptions, detect};
+use crate::shard::RecordRange;
 use crate::storage::Storage;
 use std::ops::Range;
 
 /// Problems kept in a report; further ones are only counted, so that a file of garbage cannot fill the memory.
 const PROBLEMS_KEPT: usize = 1000;
 
-/// What [`verify`] found.
+/// What [`verify`] found. `record_bytes`, `meta_bytes`, `unused_bytes` and `damaged_bytes` add up to `file_bytes`.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Name of the format.
     pub format: &'static str,
     /// Size of the file.
     pub file_bytes: u64,
-    /// Records in undamaged chunks.
-    pub records: u64,
-    /// Their bytes, decoded.
+    /// Records in undamaged chunks, for each range that was asked for.
+    pub records: Vec<u64>,
+    /// Undamaged chunks that hold them, for each range that was asked for.
+    pub chunks: Vec<u64>,
+    /// Bytes of the file that hold undamaged records, as they are stored.
     pub record_bytes: u64,
-    /// Chunks of records.
-    pub chunks: u64,
+    /// The bytes of those records, decoded.
+    pub decoded_bytes: u64,
     /// Bytes of structure: headers, tables, padding.
     pub meta_bytes: u64,
-    /// Stretches that no reader looks at and no hash covers. Allowed, but worth knowing.
+    /// Stretches that no reader looks at and no hash covers, at most the first thousand. Allowed, but worth knowing.
     pub unused: Vec<Range<u64>>,
-    /// What is wrong, in the order of the file; at most the first thousand.
+    /// The bytes of all such stretches.
+    pub unused_bytes: u64,
+    /// Stretches that are not as they should be, at most the first thousand: one for each of `problems`.
+    pub damaged: Vec<Range<u64>>,
+    /// The bytes of all such stretches.
+    pub damaged_bytes: u64,
+    /// What is wrong, in the order of the file; at most the first thousand. Each names the first record that is lost, as
+    /// [`Span::Damage`] does.
     pub problems: Vec<Error>,
     /// How many problems there are in all.
     pub problem_count: u64,
@@ -37,53 +48,120 @@ impl Report {
     pub fn is_ok(&self) -> bool {
         self.problem_count == 0
     }
-
-    fn problem(&mut self, error: Error, name: &str) {
-        self.problem_count += 1;
-        if self.problems.len() < PROBLEMS_KEPT {
-            self.problems.push(error.in_file(name));
-        }
-    }
 }
 
 /// Reads and checks every byte of a file. `progress` is told how far it has come, and may stop it with an error.
 ///
-/// Damage is in the report; an error is returned only where reading itself failed, or no format fits.
+/// `parts` are ranges of records; those are what is counted. Damage anywhere in the file is in the report. An error is
+/// returned only where reading itself failed, no format fits, or an undamaged file does not have all records of a range.
 pub fn verify(
     storage: &dyn Storage,
     format: Option<&str>,
+    parts: &[RecordRange],
     options: &ReadOptions,
     cx: &Cx<'_>,
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Report> {
-    let chosen = detect::named_or_detected(format, storage, options, cx);
-    let format: &dyn Format = chosen.map_err(|e| e.in_file(storage.name()))?;
-    let mut report = Report { format: format.name(), file_bytes: storage.len(), ..Report::default() };
-    let mut reached = 0;
-    let walked = format.walk(storage, options, cx, &mut |span| {
-        let range = span.range().clone();
-        if range.start != reached || range.end < range.start {
-            let error = Error::format("bytes that no part of the file accounts for").at(reached);
-            report.problem(error.expected(format_args!("byte {reached}")).found(range.start), storage.name());
-        }
-        reached = range.end;
-        match span {
-            Span::Meta(_) => report.meta_bytes += range.end - range.start,
-            Span::Records { records, bytes, .. } => {
-                report.chunks += 1;
-                report.records += records;
-                report.record_bytes += bytes;
-            }
-            Span::Unused(_) if report.unused.len() < PROBLEMS_KEPT => report.unused.push(range),
-            Span::Unused(_) => {}
-            Span::Damage(_, error) => report.problem(error, storage.name()),
-        }
-        progress(reached)
-    });
-    walked.map_err(|e| e.in_file(storage.name()))?;
-    if reached != storage.len() {
-        let error = Error::format("bytes that no part of the file accounts for").at(reached);
-        report.problem(error.expected(format_args!("an end at byte {}", storage.len())), storage.name());
+    let mut verify = || {
+        let format: &dyn Format = detect::named_or_detected(format, storage, options, cx)?;
+        let mut account = Account::new(format, storage, parts);
+        let mut pace = cx.pace();
+        format.walk(&Walk::resuming(storage, options, Depth::Checked, cx), &mut |span| {
+            account.add(span);
+            pace.step(64)?;
+            progress(account.reached)
+        })?;
+        account.finish()
+    };
+    verify().map_err(|e: Error| e.in_file(storage.name()))
+}
+
+/// A report on its way.
+struct Account<'a> {
+    storage: &'a dyn Storage,
+    parts: &'a [RecordRange],
+    report: Report,
+    /// Where the last span ended.
+    reached: u64,
+    /// Number of the record behind the last one that was found.
+    records: u64,
+}
+
+impl<'a> Account<'a> {
+    fn new(format: &dyn Format, storage: &'a dyn Storage, parts: &'a [RecordRange]) -> Self {
+        let report = Report {
+            format: format.name(),
+            file_bytes: storage.len(),
+            records: vec![0; parts.len()],
+            chunks: vec![0; parts.len()],
+            ..Report::default()
+        };
+        Account { storage, parts, report, reached: 0, records: 0 }
     }
-    Ok(report)
+
+    fn add(&mut self, span: Span<'_>) {
+        let range = span.range().clone();
+        if range.start != self.reached || range.end < range.start {
+            self.gap(range.start);
+        }
+        let bytes = range.end.saturating_sub(range.start);
+        self.reached = range.end;
+        match span {
+            Span::Meta(_) => self.report.meta_bytes += bytes,
+            Span::Filler(_) => self.report.record_bytes += bytes,
+            Span::Records(chunk) => {
+                let record_bytes = chunk.record_bytes.min(bytes);
+                self.report.record_bytes += record_bytes;
+                self.report.meta_bytes += bytes - record_bytes;
+                self.report.decoded_bytes += chunk.decoded_bytes.unwrap_or(0);
+                let end = chunk.first_record.saturating_add(chunk.records);
+                self.count(chunk.first_record..end);
+                self.records = end;
+            }
+            Span::Unused(_) => {
+                self.report.unused_bytes += bytes;
+                if self.report.unused.len() < PROBLEMS_KEPT {
+                    self.report.unused.push(range);
+                }
+            }
+            Span::Damage(_, error) => self.problem(range, error),
+        }
+    }
+
+    /// Counts the records of a chunk in each of the ranges that were asked for.
+    fn count(&mut self, found: Range<u64>) {
+        let counts = self.report.records.iter_mut().zip(&mut self.report.chunks);
+        for (part, (records, chunks)) in self.parts.iter().zip(counts) {
+            let end = part.stop.unwrap_or(u64::MAX).min(found.end);
+            let here = end.saturating_sub(part.start.max(found.start));
+            *records += here;
+            *chunks += here.min(1);
+        }
+    }
+
+    fn problem(&mut self, range: Range<u64>, error: Error) {
+        self.report.problem_count += 1;
+        self.report.damaged_bytes += range.end.saturating_sub(range.start);
+        if self.report.problems.len() < PROBLEMS_KEPT {
+            self.report.problems.push(error.in_file(self.storage.name()));
+            self.report.damaged.push(range);
+        }
+    }
+
+    /// Bytes up to `end` that no span has covered: a mistake of the walk.
+    fn gap(&mut self, end: u64) {
+        let at = self.reached;
+        let error = Error::format("bytes that no part of the file accounts for").at(at);
+        self.problem(at..end.max(at), error.expected(format_args!("byte {at}")).found(end));
+    }
+
+    fn finish(mut self) -> Result<Report> {
+        if self.reached != self.storage.len() {
+            self.gap(self.storage.len());
+        }
+        if self.report.is_ok() {
+            self.parts.iter().try_for_each(|part| part.within(self.records).map(drop))?;
+        }
+        Ok(self.report)
+    }
 }

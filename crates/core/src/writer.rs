@@ -10,7 +10,8 @@ pub mod tally;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
-use crate::format::{Carried, Format, ReadOptions};
+use crate::format::walk::Content;
+use crate::format::{Encoded, Format, ReadOptions};
 use crate::parallel;
 use crate::process;
 use crate::storage::output::Output;
@@ -267,23 +268,21 @@ impl Writer {
         self.next_shard().map_err(|error| self.fail(error))
     }
 
-    /// Writes the records of a chunk of another file of the same format: the chunk as it is, where that is possible
-    /// here, else record by record.
-    pub fn carry(&mut self, mut chunk: Carried<'_>) -> Result<()> {
-        self.usable()?;
+    /// Whether a chunk of that many records of another file of the same format can be taken as it is now.
+    pub fn takes_chunk(&self, records: u64) -> bool {
         let in_order = matches!(self.options.sharding, Sharding::One | Sharding::Told);
-        let file = &mut self.open[0];
-        let whole = in_order && self.options.num_records.is_none() && file.takes_chunk(chunk.records);
-        let Some(encoded) = chunk.encoded.take().filter(|_| whole) else {
-            let decoded = (chunk.decode)()?;
-            return (0..chunk.records)
-                .filter_map(|row| decoded.row(row))
-                .try_for_each(|record| self.write(record));
-        };
-        let decoded = if file.is_tallied() { Some((chunk.decode)()?) } else { None };
+        let file = self.open.first().filter(|_| in_order && self.options.num_records.is_none());
+        file.is_some_and(|file| file.takes_chunk(records))
+    }
+
+    /// Writes a chunk of another file of the same format as it is, after [`takes_chunk`](Self::takes_chunk) has said yes.
+    /// `content` is what is in it.
+    pub fn carry(&mut self, encoded: Encoded, content: &dyn Content) -> Result<()> {
+        self.usable()?;
+        let (file, records) = (&mut self.open[0], encoded.records);
         let before = file.num_bytes();
-        let carried = file.carry(encoded, decoded.as_ref());
-        self.num_records += chunk.records;
+        let carried = file.carry(encoded, content);
+        self.num_records += records;
         self.num_bytes += file.num_bytes() - before;
         carried.map_err(|error| self.fail(error))
     }

@@ -5,6 +5,7 @@ use crate::file_like::FileLike;
 use crate::gil;
 use crate::opening::{Opening, with_cx};
 use anyrecord::Cx;
+use anyrecord::shard::RecordRange;
 use anyrecord::storage::Storage;
 use anyrecord::storage::file::Io;
 use anyrecord::storage::location::Location;
@@ -37,7 +38,9 @@ fn verify<'py>(
         .map_err(external)
     };
     let (format, reading) = (opening.format.as_deref(), opening.options());
-    let verify = |cx: &Cx<'_>| anyrecord::verify::verify(storage, format, &reading, cx, &mut step);
+    let verify = |cx: &Cx<'_>| {
+        anyrecord::verify::verify(storage, format, &[RecordRange::default()], &reading, cx, &mut step)
+    };
     let report = gil::detach(py, || with_cx(&reading.limits, verify));
     report_dict(py, report.map_err(Failure)?)
 }
@@ -46,10 +49,14 @@ fn report_dict(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("format", report.format)?;
     dict.set_item("file_bytes", report.file_bytes)?;
-    dict.set_item("records", report.records)?;
+    dict.set_item("records", report.records.iter().sum::<u64>())?;
+    dict.set_item("decoded_bytes", report.decoded_bytes)?;
+    dict.set_item("chunks", report.chunks.iter().sum::<u64>())?;
     dict.set_item("record_bytes", report.record_bytes)?;
-    dict.set_item("chunks", report.chunks)?;
     dict.set_item("meta_bytes", report.meta_bytes)?;
+    dict.set_item("unused_bytes", report.unused_bytes)?;
+    dict.set_item("damaged", report.damaged.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>())?;
+    dict.set_item("damaged_bytes", report.damaged_bytes)?;
     dict.set_item("unused", report.unused.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>())?;
     dict.set_item("problem_count", report.problem_count)?;
     let problems: Vec<PyErr> = report.problems.into_iter().map(|e| Failure(e).into()).collect();

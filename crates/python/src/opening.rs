@@ -188,11 +188,11 @@ impl Source {
         Ok(found)
     }
 
-    /// `(format, records, chunks, file bytes, record bytes, codec, options)` of each file.
+    /// `(format, records, chunks, file bytes, record bytes, decoded bytes, codec, options)` of each file.
     #[expect(clippy::type_complexity, reason = "unpacked at once by the one Python caller")]
     fn descriptions(
         &self,
-    ) -> PyResult<Vec<(&'static str, u64, u64, u64, Option<u64>, Option<String>, Option<String>)>> {
+    ) -> PyResult<Vec<(&'static str, u64, u64, u64, u64, Option<u64>, Option<String>, Option<String>)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
             let source = with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?;
@@ -205,6 +205,7 @@ impl Source {
                 table.chunks(),
                 size,
                 about.record_bytes,
+                about.decoded_bytes,
                 about.codec,
                 about.options,
             ));

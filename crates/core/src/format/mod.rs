@@ -12,17 +12,19 @@ pub mod riegeli;
 pub mod side_index;
 pub mod spare;
 pub mod tfrecord;
+pub mod walk;
 
 use crate::cache::Weight;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::storage::file::Io;
-use crate::storage::{Storage, output::Output, window::Window};
+use crate::storage::{Storage, output::Output};
 use options::WriteOptions;
 use spare::Spare;
 use std::ops::Range;
 use std::sync::Arc;
+use walk::{Span, Walk};
 
 /// How sure a format is that a file is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,112 +100,14 @@ pub trait Format: Send + Sync {
         Ok(None)
     }
 
-    /// Visits all records in order, with everything verified that can be. Holds about one chunk at a time.
+    /// Visits every byte of the file once, from the first to the last: see [`walk`]. This is the one place that knows the
+    /// framing of the format.
     ///
-    /// Formats without a stored table do it without making one.
-    fn scan(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        let table = self.open(storage, options, cx)?;
-        scan_table(&*table, storage, 0..table.records(), cx, visit)
-    }
-
-    /// Visits all chunks in order, as they are stored, for a writer of this format with the options `write`.
-    ///
-    /// False, with nothing visited, where every chunk would have to be encoded anew anyway.
-    fn scan_chunks(
-        &self,
-        _storage: &dyn Storage,
-        _options: &ReadOptions,
-        _write: &WriteOptions,
-        _cx: &Cx<'_>,
-        _visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
-    ) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// How many records there are, found out as cheaply as the format allows and without keeping a table.
-    fn count(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
-        Ok(self.open(storage, options, cx)?.records())
-    }
-
-    /// Visits every byte of the file once, from the first to the last, verifying all that can be.
-    /// Damage is visited as a [`Span`]; an error is returned only where reading itself failed.
-    fn walk(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Span) -> Result<()>,
-    ) -> Result<()>;
+    /// An error is returned only where reading failed, where `visit` returned one, and where the walk ends at damage.
+    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()>;
 
     /// A new encoder; refuses options that the format has not.
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>>;
-}
-
-/// Visits the records of that range, in order. Holds one chunk at a time.
-pub fn scan_table(
-    table: &dyn Table,
-    storage: &dyn Storage,
-    range: Range<u64>,
-    cx: &Cx<'_>,
-    visit: &mut dyn FnMut(&[u8]) -> Result<()>,
-) -> Result<()> {
-    let mut window = Window::new(storage, cx);
-    let mut record = range.start;
-    while record < range.end {
-        let (chunk, row) = table.locate(record)?;
-        let stored = chunk.stored.end.saturating_sub(chunk.stored.start);
-        let decoded = window
-            .get("chunk", chunk.stored.start, stored)
-            .and_then(|stored| table.decode(&chunk, stored, cx))
-            .map_err(|e| e.for_record(record))?;
-        for row in row..chunk.records.min(row + (range.end - record)) {
-            visit(decoded.row(row).ok_or_else(|| {
-                Error::format("chunk holds fewer records than the table says")
-                    .at(chunk.stored.start)
-                    .for_record(record)
-                    .expected(chunk.records)
-                    .found(decoded.rows())
-            })?)?;
-            record += 1;
-        }
-    }
-    Ok(())
-}
-
-/// A stretch of a file, as [`Format::walk`] sees it.
-#[derive(Debug)]
-pub enum Span {
-    /// Structure: headers, tables, padding, with the hashes it has verified.
-    Meta(Range<u64>),
-    /// Records.
-    Records {
-        /// The bytes of the file that hold them.
-        range: Range<u64>,
-        /// How many there are.
-        records: u64,
-        /// Their size, decoded.
-        bytes: u64,
-    },
-    /// Bytes that no reader looks at and no hash covers, though the format allows them.
-    Unused(Range<u64>),
-    /// Bytes that are not as they should be.
-    Damage(Range<u64>, Error),
-}
-
-impl Span {
-    /// The bytes of the file that the span covers.
-    pub fn range(&self) -> &Range<u64> {
-        match self {
-            Span::Meta(range) | Span::Unused(range) | Span::Damage(range, _) => range,
-            Span::Records { range, .. } => range,
-        }
-    }
 }
 
 /// One chunk of a file: where it is stored and which records it holds. Made on demand.
@@ -243,8 +147,12 @@ pub enum Way {
 pub struct Description {
     /// Name of the compression, where one is known for the whole file.
     pub codec: Option<String>,
+    /// Bytes of the file that hold records, as they are stored.
+    pub record_bytes: u64,
+    /// Bytes of the file that no reader looks at. What is neither these nor records is structure.
+    pub unused_bytes: u64,
     /// Bytes of all records, decoded, where the table knows them.
-    pub record_bytes: Option<u64>,
+    pub decoded_bytes: Option<u64>,
     /// The options that the writer left in the file.
     pub options: Option<String>,
 }
@@ -458,16 +366,6 @@ pub struct Encoded {
     pub decoded_bytes: u64,
     /// Where each record or each part ends, for formats that need to know.
     pub ends: Vec<usize>,
-}
-
-/// A chunk on its way from one file to another of the same format, as [`Format::scan_chunks`] visits it.
-pub struct Carried<'a> {
-    /// What to place, verified by its hash; none where this chunk has to be encoded anew.
-    pub encoded: Option<Encoded>,
-    /// How many records it holds.
-    pub records: u64,
-    /// Unpacks it.
-    pub decode: &'a dyn Fn() -> Result<Decoded>,
 }
 
 /// The part of encoding that any thread may do: pure, and the same bytes whichever thread does it.

@@ -1,7 +1,8 @@
 //! One output and its encoder: records are grouped, groups encoded (by other threads when asked) and placed in order.
 
 use crate::error::Result;
-use crate::format::{Decoded, EncodeJob, Encoded, Encoder, Group};
+use crate::format::walk::Content;
+use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::process;
 use crate::storage::output::{Output, Stream, open_special};
 use crate::storage::publish::{Sealed, Staged};
@@ -136,21 +137,22 @@ impl FileWriter {
         self.full.is_none() && self.parts.encoder.takes_chunk(records)
     }
 
-    /// Writes a chunk as it is; `decoded` is what is in it, for the tally.
-    pub fn carry(&mut self, encoded: Encoded, decoded: Option<&Decoded>) -> Result<()> {
-        self.parts.drain()?;
-        if let (Some(tally), Some(decoded)) = (&mut self.tally, decoded) {
-            (0..encoded.records).filter_map(|row| decoded.row(row)).for_each(|record| tally.add(record));
+    /// Writes a chunk as it is; `content` is what is in it, for the tally.
+    pub fn carry(&mut self, encoded: Encoded, content: &dyn Content) -> Result<()> {
+        let mut decoded_bytes = encoded.decoded_bytes;
+        if let Some(tally) = &mut self.tally {
+            decoded_bytes = 0;
+            content.rows(&mut |record| {
+                tally.add(record);
+                decoded_bytes += record.len() as u64;
+                Ok(())
+            })?;
         }
+        self.parts.drain()?;
         self.num_records += encoded.records;
-        self.num_bytes += decoded.map_or(encoded.decoded_bytes, |decoded| decoded.bytes().len() as u64);
+        self.num_bytes += decoded_bytes;
         let parts = &mut *self.parts;
         parts.encoder.place(encoded, parts.sink.output())
-    }
-
-    /// Whether what is written is added up.
-    pub fn is_tallied(&self) -> bool {
-        self.tally.is_some()
     }
 
     /// Writes everything that is pending and what comes at the end. The file is whole then, under its temporary

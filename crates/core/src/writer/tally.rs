@@ -2,7 +2,7 @@
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Format, ReadOptions};
+use crate::format::{Format, ReadOptions, walk};
 use crate::hash::highway::Hasher;
 use crate::storage::file::Io;
 use crate::storage::location::Location;
@@ -49,7 +49,7 @@ pub fn check(
     let opened = Location::path(path.to_owned()).open(Io::Plain, cx.budget.files())?;
     let mut tally = Tally::default();
     let mut pace = cx.pace();
-    format.scan(&*opened.storage, options, cx, &mut |record| {
+    walk::scan(format, &*opened.storage, options, cx, &mut |record| {
         tally.add(record);
         pace.step(record.len() as u64 + 64)
     })?;

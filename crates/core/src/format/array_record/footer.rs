@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::block::{BLOCK, is_boundary};
 use crate::format::riegeli::chunk::{CHUNK_HEADER, HEADER_SPAN, StoredChunk, kind};
 use crate::format::riegeli::stream::{ChunkData, SimpleStream};
-use crate::format::riegeli::table::{Builder, ChunkTable, Entry, Listed};
+use crate::format::riegeli::table::{Builder, ChunkTable, Entry};
 use crate::format::{Decoded, Description, ReadOptions};
 use crate::storage::Storage;
 
@@ -112,6 +112,14 @@ fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
     error.seen_as(kind, format_args!("ArrayRecord {part} is missing or damaged")).at(at).hint(CUT)
 }
 
+/// Says that it is the footer that cannot be right.
+pub fn inconsistent(error: Error, place: Place) -> Error {
+    if error.is_from_outside() {
+        return error;
+    }
+    error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(place.footer)
+}
+
 /// The footer's records, whole or one at a time.
 enum Records<'a> {
     Whole(Decoded, u64),
@@ -210,12 +218,11 @@ impl<'a> Footer<'a> {
         let wrong = |what: String| {
             Error::format(format!("ArrayRecord footer entry {index}: {what}")).at(place.footer)
         };
-        let seen = |e: Error| match e.kind() {
-            Kind::Io(_) | Kind::External(_) | Kind::Memory | Kind::Limit => e,
-            _ => {
-                let outer = format!("ArrayRecord footer entry {index}");
-                e.seen_as(Kind::Format, &outer).at(place.footer)
+        let seen = |e: Error| {
+            if e.is_from_outside() || matches!(e.kind(), Kind::Limit) {
+                return e;
             }
+            e.seen_as(Kind::Format, format_args!("ArrayRecord footer entry {index}")).at(place.footer)
         };
         let Some(record) = self.records.next_record().map_err(seen)? else { return Ok(None) };
         let entry = FooterEntry::read(record).map_err(seen)?;
@@ -225,6 +232,18 @@ impl<'a> Footer<'a> {
             return Err(wrong(format!("offset {offset} is not between {HEADER_SPAN} and {}", place.footer)));
         }
         Ok(Some(Entry { offset, records, decoded: entry.decoded }))
+    }
+
+    /// That the entries add up to what the metadata claims.
+    pub fn check_sum(&self, listed: u64) -> Result<()> {
+        let claimed = self.metadata.records;
+        if listed == claimed {
+            return Ok(());
+        }
+        Err(Error::format("ArrayRecord footer is inconsistent: chunks do not add up to the records")
+            .at(self.place.footer)
+            .expected(format_args!("{claimed} records"))
+            .found(listed))
     }
 
     /// Reads all entries into a table.
@@ -240,33 +259,9 @@ impl<'a> Footer<'a> {
         let codec = self.metadata.options.as_deref().and_then(codec_in);
         let description = Description {
             codec: codec.map(|codec| codec.name().to_owned()),
-            record_bytes: None,
             options: self.metadata.options,
+            ..Description::default()
         };
         builder.finish(place.footer, description).map_err(|e| place.inconsistent(e))
-    }
-
-    /// How many records there are: what the metadata claims, if the entries can be and add up to it.
-    pub fn count(mut self, cx: &Cx<'_>) -> Result<u64> {
-        let place = self.place;
-        let (mut listed, mut pace) = (Listed::default(), cx.pace());
-        while let Some(entry) = self.next_entry()? {
-            listed.add(&entry).map_err(|e| place.inconsistent(e))?;
-            pace.step(64)?;
-        }
-        let records = listed.finish(place.footer).map_err(|e| place.inconsistent(e))?;
-        self.check_sum(records)?;
-        Ok(records)
-    }
-
-    fn check_sum(&self, listed: u64) -> Result<()> {
-        let claimed = self.metadata.records;
-        if listed == claimed {
-            return Ok(());
-        }
-        Err(Error::format("ArrayRecord footer is inconsistent: chunks do not add up to the records")
-            .at(self.place.footer)
-            .expected(format_args!("{claimed} records"))
-            .found(listed))
     }
 }

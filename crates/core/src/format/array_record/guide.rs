@@ -1,71 +1,136 @@
 //! What the footer tells a walk through the file, and whether it tells the truth.
 
-use super::footer::{Footer, Place};
+use super::footer::{Footer, Place, inconsistent};
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
-use crate::format::riegeli::chunk::ChunkView;
-use crate::format::riegeli::table::Entry;
-use crate::format::riegeli::walk::{Guide, Verdict};
+use crate::format::riegeli::Plain;
+use crate::format::riegeli::chunk::Header;
+use crate::format::riegeli::table::{Entry, check_room};
+use crate::format::riegeli::walk::{Guide, Next, Verdict};
 
 /// The footer, read along with the chunks that it lists.
 pub struct Listed<'a> {
     footer: Footer<'a>,
     place: Place,
     next: Option<Entry>,
+    /// Number of the first record of the next chunk.
+    record: u64,
+    /// Whether only the chunks that are listed are looked at, or believed.
+    along: Along,
+    /// The kind of chunk that is carried to another file as it is.
+    carried: Option<u8>,
     /// Whether chunks may be missing because there was damage where they should be.
     excused: bool,
     problem: Option<Error>,
 }
 
+/// How a walk goes along the footer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Everything is looked at, and compared with the footer.
+    Everything,
+    /// The chunks that are listed are looked at. Nothing else is.
+    Chunks,
+    /// Nothing is looked at: what the footer says is believed.
+    Footer,
+}
+
 impl<'a> Listed<'a> {
     /// Along a footer that was just opened.
-    pub fn new(mut footer: Footer<'a>, place: Place) -> Result<Self> {
-        let next = footer.next_entry()?;
-        Ok(Listed { footer, place, next, excused: false, problem: None })
+    pub fn new(footer: Footer<'a>, place: Place, along: Along, carried: Option<u8>) -> Result<Self> {
+        let (next, problem) = (None, None);
+        let mut listed = Listed { footer, place, next, record: 0, along, carried, excused: false, problem };
+        listed.advance()?;
+        Ok(listed)
+    }
+
+    /// Goes on to the next entry, which must be one that can follow the last.
+    fn advance(&mut self) -> Result<()> {
+        let last = self.next.take();
+        let next = self.footer.next_entry()?;
+        let wrong = |error: Error| inconsistent(error, self.place);
+        if let Some(last) = last {
+            let too_many = || wrong(Error::format("chunks hold too many records").found(last.offset));
+            self.record = self.record.checked_add(last.records).ok_or_else(too_many)?;
+        }
+        let last = last.map(|last| (last.offset, last.records));
+        match (next, last) {
+            (Some(next), last) => next.check(last).map_err(wrong)?,
+            (None, Some(last)) => check_room(last, self.place.footer).map_err(wrong)?,
+            (None, None) => {}
+        }
+        if next.is_none() {
+            self.footer.check_sum(self.record)?;
+        }
+        self.next = next;
+        Ok(())
     }
 
     /// Passes over entries of chunks before `at`, which were not found.
     fn skip_to(&mut self, at: u64) -> Result<()> {
         while let Some(entry) = self.next.filter(|entry| entry.offset < at) {
             if !self.excused {
-                let missing = Error::format("footer lists a chunk that is not there").found(entry.offset);
-                self.problem.get_or_insert(missing);
+                self.problem.get_or_insert(not_there(entry));
             }
-            self.next = self.footer.next_entry()?;
+            self.advance()?;
         }
         Ok(())
     }
 
-    fn judge_data(&mut self, chunk: &ChunkView<'_>) -> Result<Verdict> {
-        let begin = chunk.range.start;
+    fn judge_data(&mut self, begin: u64, header: &Header) -> Result<Verdict> {
         self.skip_to(begin)?;
         self.excused = false;
+        let first = self.record;
         let Some(entry) = self.next.filter(|entry| entry.offset == begin) else {
-            return Err(Error::format("chunk is not in the footer"));
+            return Err(Error::format("chunk is not in the footer").for_record(first));
         };
-        self.next = self.footer.next_entry()?;
-        let header = &chunk.header;
+        self.advance()?;
         if entry.records != header.records || entry.decoded.is_some_and(|decoded| decoded != header.decoded) {
             return Err(Error::format("footer and chunk disagree")
+                .at(begin)
+                .for_record(first)
                 .expected(format_args!("{} records of {} bytes", header.records, header.decoded))
                 .found(format_args!("{} of {:?}", entry.records, entry.decoded)));
         }
-        Ok(Verdict::Records)
+        Ok(Verdict::Records(first))
     }
 }
 
+fn not_there(entry: Entry) -> Error {
+    Error::format("footer lists a chunk that is not there").found(entry.offset)
+}
+
 impl Guide for Listed<'_> {
-    fn judge(&mut self, chunk: &ChunkView<'_>, decoded: &Decoded) -> Result<Verdict> {
-        let begin = chunk.range.start;
-        if chunk.header.records == 0 {
-            return Ok(Verdict::Meta);
+    fn next(&mut self, at: u64) -> Result<Next> {
+        if self.along == Along::Everything {
+            return Ok(Next::Look);
         }
+        let Some(entry) = self.next else {
+            let footer = self.place.footer;
+            return Ok(if at < footer { Next::Pass(footer) } else { Next::End });
+        };
+        if at > entry.offset {
+            return Err(not_there(entry).at(self.place.footer).for_record(self.record));
+        }
+        if at < entry.offset {
+            return Ok(Next::Pass(entry.offset));
+        }
+        if self.along == Along::Chunks {
+            return Ok(Next::Look);
+        }
+        let first = self.record;
+        self.advance()?;
+        let end = self.next.map_or(self.place.footer, |next| next.offset);
+        Ok(Next::Believe(entry.offset..end, first, entry.records))
+    }
+
+    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
         if begin == self.place.footer {
             self.skip_to(begin)?;
             return self.problem.take().map_or(Ok(Verdict::Meta), Err);
         }
-        if begin == self.place.postscript {
+        if let Some(decoded) = decoded.filter(|_| begin == self.place.postscript) {
             let first = decoded.row(0);
             let same = (0..decoded.rows() as u64).all(|row| decoded.row(row) == first);
             return if same {
@@ -74,11 +139,16 @@ impl Guide for Listed<'_> {
                 Err(Error::format("copies of the postscript differ"))
             };
         }
-        self.judge_data(chunk)
+        self.judge_data(begin, header)
+    }
+
+    fn damaged(&mut self, at: u64, _header: Option<&Header>) -> Result<Option<u64>> {
+        self.excused = true;
+        self.skip_to(at)?;
+        Ok(self.next.filter(|entry| entry.offset == at).map(|_| self.record))
     }
 
     fn resume(&mut self, damage: u64) -> Result<Option<u64>> {
-        self.excused = true;
         self.skip_to(damage + 1)?;
         let known =
             [self.next.map(|entry| entry.offset), Some(self.place.footer), Some(self.place.postscript)];
@@ -89,8 +159,8 @@ impl Guide for Listed<'_> {
         at > self.place.postscript
     }
 
-    fn damaged(&mut self) {
-        self.excused = true;
+    fn carried_kind(&self) -> Option<u8> {
+        self.carried
     }
 }
 
@@ -101,27 +171,25 @@ pub struct Unlisted {
     pub any_damage: bool,
     /// Chunks of records so far.
     chunks: u64,
+    records: Plain,
 }
 
 impl Guide for Unlisted {
-    fn judge(&mut self, chunk: &ChunkView<'_>, decoded: &Decoded) -> Result<Verdict> {
-        if self.is_footer(decoded) || is_postscript(chunk, decoded) {
+    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
+        if decoded.is_some_and(|decoded| self.is_footer(decoded) || is_postscript(begin, decoded)) {
             return Ok(Verdict::Meta);
         }
         self.chunks += 1;
-        Ok(Verdict::Records)
+        self.records.judge(begin, header, decoded)
     }
 
-    fn resume(&mut self, _damage: u64) -> Result<Option<u64>> {
-        Ok(None)
-    }
-
-    fn may_end(&self, _at: u64) -> bool {
-        false
-    }
-
-    fn damaged(&mut self) {
+    fn damaged(&mut self, at: u64, header: Option<&Header>) -> Result<Option<u64>> {
         self.any_damage = true;
+        self.records.damaged(at, header)
+    }
+
+    fn resume(&mut self, damage: u64) -> Result<Option<u64>> {
+        self.records.resume(damage)
     }
 }
 
@@ -146,9 +214,9 @@ impl Unlisted {
 }
 
 /// Copies of one postscript that names a footer before it.
-fn is_postscript(chunk: &ChunkView<'_>, decoded: &Decoded) -> bool {
+fn is_postscript(begin: u64, decoded: &Decoded) -> bool {
     (0..decoded.rows() as u64).all(|row| {
         let postscript = decoded.row(row).and_then(|record| Postscript::read(record).ok().flatten());
-        postscript.is_some_and(|p| p.magic == MAGIC && p.footer_offset < chunk.range.start)
+        postscript.is_some_and(|p| p.magic == MAGIC && p.footer_offset < begin)
     })
 }

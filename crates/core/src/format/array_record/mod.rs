@@ -10,7 +10,6 @@
 //! | [`footer`] | postscript and footer, read |
 //! | [`encoder`] | files, written |
 //! | [`settings`] | options of the writer |
-//! | [`scan`] | all chunks in order, without a table |
 //! | [`guide`] | what the footer tells a walk through the file |
 //! | [`proto`] | the messages in footer and postscript |
 
@@ -18,21 +17,21 @@ pub mod encoder;
 pub mod footer;
 pub mod guide;
 pub mod proto;
-pub mod scan;
 pub mod settings;
 
 #[cfg(test)]
 mod tests;
 
 use super::options::WriteOptions;
-use super::riegeli::walk::walk;
-use super::{Carried, Encoder, Format, Probe, ReadOptions, Span, Table};
+use super::riegeli::{self, chunk::kind};
+use super::walk::{Depth, Span, Walk};
+use super::{Encoder, Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::storage::Storage;
 use encoder::ArrayRecordEncoder;
 use footer::{Footer, Place};
-use guide::{Listed, Unlisted};
+use guide::{Along, Listed, Unlisted};
 use settings::Settings;
 
 /// How every Riegeli file begins: a block header and the signature chunk.
@@ -66,7 +65,7 @@ impl Format for ArrayRecord {
         // A damaged beginning does not keep a file from being read.
         match Place::find(storage, options, cx) {
             Ok(_) => Ok(Probe::Yes),
-            Err(error) if is_io(&error) => Err(error),
+            Err(error) if error.is_from_outside() => Err(error),
             Err(_) => Ok(Probe::No),
         }
     }
@@ -76,58 +75,16 @@ impl Format for ArrayRecord {
         Ok(Box::new(Footer::open(storage, place, options, cx)?.into_table(options, cx)?))
     }
 
-    fn scan(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        scan::scan(storage, options, cx, visit)
-    }
-
-    fn scan_chunks(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        write: &WriteOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
-    ) -> Result<bool> {
-        scan::scan_chunks(storage, options, &Settings::new(write)?, cx, visit)
-    }
-
-    fn count(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
-        let place = Place::find(storage, options, cx)?;
-        Footer::open(storage, place, options, cx)?.count(cx)
-    }
-
-    fn walk(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Span) -> Result<()>,
-    ) -> Result<()> {
-        let opened = Place::find(storage, options, cx).and_then(|place| {
-            // The whole footer is checked before any of it is believed.
-            Footer::open(storage, place, options, cx)?.into_table(options, cx)?;
-            Listed::new(Footer::open(storage, place, options, cx)?, place)
-        });
-        match opened {
-            Ok(mut guide) => walk(storage, options, &mut guide, cx, visit),
-            Err(error) if is_io(&error) => Err(error),
-            Err(error) => {
-                let mut guide = Unlisted::default();
-                walk(storage, options, &mut guide, cx, visit)?;
-                // All chunks may be sound and the file still lack its end.
-                if guide.any_damage {
-                    Ok(())
-                } else {
-                    visit(Span::Damage(storage.len()..storage.len(), error))
-                }
-            }
-        }
+    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+        let size = walk.storage.len();
+        let error = match open_guide(walk) {
+            Ok(mut guide) => return riegeli::walk::walk(walk, &mut guide, visit),
+            Err(error) => walk.damage(error)?,
+        };
+        let mut guide = Unlisted::default();
+        riegeli::walk::walk(walk, &mut guide, visit)?;
+        // All chunks may be sound and the file still lack its end.
+        if guide.any_damage { Ok(()) } else { visit(Span::Damage(size..size, error)) }
     }
 
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
@@ -135,6 +92,31 @@ impl Format for ArrayRecord {
     }
 }
 
-fn is_io(error: &Error) -> bool {
-    error.is_from_outside()
+/// The footer, as a guide for a walk.
+fn open_guide<'a>(walk: &Walk<'a>) -> Result<Listed<'a>> {
+    let Walk { storage, options, cx, .. } = *walk;
+    let place = Place::find(storage, options, cx)?;
+    let footer = || Footer::open(storage, place, options, cx);
+    let along = match walk.depth {
+        _ if walk.resumes => Along::Everything,
+        Depth::Headers => Along::Footer,
+        _ => Along::Chunks,
+    };
+    if walk.resumes {
+        // The whole footer is checked before any of it is believed.
+        footer()?.into_table(options, cx)?;
+    }
+    let footer = footer()?;
+    let carried = match walk.carry_for() {
+        Some(write) => carried_kind(&Settings::new(write)?, footer.metadata.options.as_deref()),
+        None => None,
+    };
+    Listed::new(footer, place, along, carried)
+}
+
+/// The kind of chunk that a writer with these settings takes as it is stored: chunks that were made with the same settings
+/// but for the padding between them.
+fn carried_kind(settings: &Settings, options: Option<&str>) -> Option<u8> {
+    let wanted = if settings.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE };
+    options.is_some_and(|text| settings.encode_like(text)).then_some(wanted)
 }

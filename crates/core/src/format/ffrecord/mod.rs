@@ -16,7 +16,8 @@ mod table;
 mod walk;
 
 use super::options::WriteOptions;
-use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use super::walk::{Span, Walk};
+use super::{Encoder, Format, Probe, ReadOptions, Table};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
@@ -69,14 +70,8 @@ impl Format for FfRecord {
         Ok(Box::new(table::Samples::open(storage, options, cx)?))
     }
 
-    fn walk(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Span) -> Result<()>,
-    ) -> Result<()> {
-        walk::walk(storage, options, cx, visit)
+    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+        walk::walk(walk, visit)
     }
 
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {

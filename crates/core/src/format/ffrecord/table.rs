@@ -13,6 +13,9 @@ use std::ops::Range;
 /// verified at open unless that would mean reading more than this.
 const LAST_SAMPLE_AT_OPEN: u64 = 1 << 20;
 
+/// How much of the table is gone through between two looks at whether to go on.
+const PIECE: usize = 1 << 20;
+
 /// The samples of one file.
 pub(super) struct Samples {
     /// The checksums, then the offsets, both little-endian as in the file: parsing them into other vectors
@@ -27,12 +30,14 @@ pub(super) struct Samples {
 impl Samples {
     pub(super) fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let (samples, header) = Self::read(storage, options.checksums, cx)?;
+        // The checksum tells more: offsets that are out of order because of it are its consequence.
         header?;
+        samples.check_offsets(cx)?;
         samples.check_last(storage, cx)?;
         Ok(samples)
     }
 
-    /// The tables, structurally sound, and apart from them whether their checksum is right.
+    /// The tables, and apart from them whether their checksum is right. Their offsets are not looked at.
     pub(super) fn read(storage: &dyn Storage, checksums: bool, cx: &Cx<'_>) -> Result<(Self, Result<()>)> {
         let file_size = storage.len();
         if file_size < HEADER {
@@ -51,44 +56,50 @@ impl Samples {
         let tables = storage::read_vec(storage, "FFRecord table", HEADER, tables, cx)?;
 
         let samples = Samples { tables, n, file_size, checksums, old: stored == 0 && checksums };
-        let header = if checksums && stored != 0 { samples.check_header(stored, &head[4..]) } else { Ok(()) };
-        match samples.check_offsets() {
-            Ok(()) => Ok((samples, header)),
-            // The checksum tells more: offsets that are out of order because of it are its consequence.
-            Err(structure) => Err(header.err().unwrap_or(structure)),
-        }
+        let header =
+            if checksums && stored != 0 { samples.check_header(stored, &head[4..], cx)? } else { Ok(()) };
+        Ok((samples, header))
     }
 
-    fn check_header(&self, stored: u32, count: &[u8]) -> Result<()> {
+    /// Whether the checksum is right. The outer error is the caller's wish to stop.
+    fn check_header(&self, stored: u32, count: &[u8], cx: &Cx<'_>) -> Result<Result<()>> {
         let mut hash = crc32fast::Hasher::new();
         hash.update(count);
-        hash.update(&self.tables);
+        for piece in self.tables.chunks(PIECE) {
+            cx.check()?;
+            hash.update(piece);
+        }
         let computed = hash.finalize();
         if computed == stored {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        Err(Error::checksum("FFRecord table checksum mismatch")
+        Ok(Err(Error::checksum("FFRecord table checksum mismatch")
             .at(0)
             .expected(format_args!("{stored:#010x}"))
             .found(format_args!("{computed:#010x} computed over bytes 4..{}", self.data_begin()))
-            .hint("the table is damaged; checksums=False reads it as it is"))
+            .hint("the table is damaged; checksums=False reads it as it is")))
     }
 
-    fn check_offsets(&self) -> Result<()> {
+    /// That every offset lies inside the file and behind the one before it.
+    pub(super) fn check_offsets(&self, cx: &Cx<'_>) -> Result<()> {
         let offsets = self.tables[4 * self.n as usize..].as_chunks::<8>().0;
-        let mut previous = self.data_begin();
-        for (i, offset) in offsets.iter().enumerate() {
-            let offset = u64::from_le_bytes(*offset);
-            if offset < previous || offset > self.file_size {
-                return Err(self.bad_offset(i as u64, offset, previous));
+        let (mut previous, mut sample) = (self.data_begin(), 0);
+        for piece in offsets.chunks(PIECE) {
+            cx.check()?;
+            for offset in piece {
+                let offset = u64::from_le_bytes(*offset);
+                if offset < previous || offset > self.file_size {
+                    return Err(self.bad_offset(sample, previous).at(HEADER + 4 * self.n + 8 * sample));
+                }
+                (previous, sample) = (offset, sample + 1);
             }
-            previous = offset;
         }
         Ok(())
     }
 
-    fn bad_offset(&self, sample: u64, offset: u64, previous: u64) -> Error {
-        let place = HEADER + 4 * self.n + 8 * sample;
+    /// The error for an offset that cannot be behind `previous`.
+    fn bad_offset(&self, sample: u64, previous: u64) -> Error {
+        let offset = self.offset(sample);
         let found = format!("offset {}", offset as i64);
         let error = if offset > self.file_size && offset as i64 > 0 {
             Error::truncated("sample begins past the end of the file")
@@ -96,7 +107,7 @@ impl Samples {
         } else {
             Error::format("sample offset out of order").expected(format_args!("at least {previous}"))
         };
-        error.at(place).for_record(sample).found(found)
+        error.for_record(sample).found(found)
     }
 
     /// Reads and verifies the last sample, if that is cheap.
@@ -107,10 +118,7 @@ impl Samples {
             return Ok(());
         }
         let sample = storage::read_vec(storage, "sample", range.start, range.end - range.start, cx)?;
-        self.check(last, &sample).map_err(|e| {
-            e.for_record(last)
-                .hint("the last sample ends where the file ends: it was cut, appended to or damaged")
-        })
+        self.check(last, &sample).map_err(|e| e.for_record(last))
     }
 
     /// Where the header ends.
@@ -122,16 +130,49 @@ impl Samples {
         self.n
     }
 
-    pub(super) fn checksum(&self, sample: u64) -> u32 {
-        bytes::u32_le(&self.tables, 4 * sample as usize)
+    /// Compares the hash of a sample with the table's.
+    #[inline]
+    pub(super) fn check_hash(&self, sample: u64, computed: u32) -> Result<()> {
+        let stored = bytes::u32_le(&self.tables, 4 * sample as usize);
+        if stored == computed || !self.checksums {
+            Ok(())
+        } else {
+            Err(self.mismatch(sample, stored, computed))
+        }
+    }
+
+    #[cold]
+    fn mismatch(&self, sample: u64, stored: u32, computed: u32) -> Error {
+        Error::checksum("sample checksum mismatch")
+            .at(self.offset(sample))
+            .expected(format_args!("{stored:#010x}"))
+            .found(format_args!("{computed:#010x}"))
+            .hint(if sample + 1 == self.n {
+                "the last sample ends where the file ends: it was cut, appended to or damaged"
+            } else {
+                "other samples are readable"
+            })
     }
 
     fn offset(&self, sample: u64) -> u64 {
         bytes::u64_le(&self.tables, 4 * self.n as usize + 8 * sample as usize)
     }
 
+    /// The bytes of a sample, if its offsets can be right behind what was `reached` before.
+    pub(super) fn range_behind(&self, sample: u64, reached: u64) -> Result<Range<u64>> {
+        let range = self.range(sample);
+        let bad = if range.start < reached || range.start > self.file_size {
+            self.bad_offset(sample, reached)
+        } else if range.end < range.start || range.end > self.file_size {
+            self.bad_offset(sample + 1, range.start)
+        } else {
+            return Ok(range);
+        };
+        Err(bad.at(reached).for_record(sample))
+    }
+
     /// The bytes of a sample, which `check_offsets` has found to lie inside the file and in order.
-    pub(super) fn range(&self, sample: u64) -> Range<u64> {
+    fn range(&self, sample: u64) -> Range<u64> {
         let end = if sample + 1 < self.n { self.offset(sample + 1) } else { self.file_size };
         self.offset(sample)..end
     }
@@ -210,8 +251,7 @@ impl Table for Samples {
         if !self.checksums {
             return Ok(());
         }
-        let (stored, computed) = (self.checksum(record), crc32fast::hash(bytes));
-        if stored == computed { Ok(()) } else { Err(mismatch(self.range(record).start, stored, computed)) }
+        self.check_hash(record, crc32fast::hash(bytes))
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], _cx: &Cx<'_>) -> Result<Decoded> {
@@ -221,7 +261,14 @@ impl Table for Samples {
 
     fn describe(&self) -> Description {
         let begin = if self.n == 0 { self.file_size } else { self.offset(0) };
-        Description { codec: Some("none".into()), record_bytes: Some(self.file_size - begin), options: None }
+        let record_bytes = self.file_size - begin;
+        Description {
+            codec: Some("none".into()),
+            record_bytes,
+            unused_bytes: begin - self.data_begin(),
+            decoded_bytes: Some(record_bytes),
+            options: None,
+        }
     }
 
     fn warning(&self) -> Option<&'static str> {
@@ -229,12 +276,4 @@ impl Table for Samples {
             "an old FFRecord file whose table has no checksum; write it again to protect its table against damage",
         )
     }
-}
-
-pub(super) fn mismatch(at: u64, stored: u32, computed: u32) -> Error {
-    Error::checksum("sample checksum mismatch")
-        .at(at)
-        .expected(format_args!("{stored:#010x}"))
-        .found(format_args!("{computed:#010x}"))
-        .hint("other samples are readable")
 }

@@ -1,44 +1,95 @@
 //! Every byte of a file, in order: the table, what lies unused behind it, and each sample.
 
-use super::table::{Samples, mismatch};
-use crate::cx::Cx;
-use crate::error::Result;
-use crate::format::{ReadOptions, Span};
-use crate::storage::{Storage, window::Window};
+use super::table::Samples;
+use crate::error::{Error, Result};
+use crate::format::walk::{OneRecord, SoundChunk, Span, Walk};
+use crate::storage::window::Window;
+use std::ops::Range;
 
-pub(super) fn walk(
-    storage: &dyn Storage,
-    options: &ReadOptions,
-    cx: &Cx<'_>,
-    visit: &mut dyn FnMut(Span) -> Result<()>,
-) -> Result<()> {
-    let size = storage.len();
-    let (samples, header) = match Samples::read(storage, options.checksums, cx) {
+pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+    let size = walk.storage.len();
+    let (samples, header) = match Samples::read(walk.storage, walk.options.checksums, walk.cx) {
         Ok(read) => read,
-        Err(error) => return visit(Span::Damage(0..size, error)),
+        Err(error) => return visit(Span::Damage(0..size, walk.damage(error)?)),
     };
     let tables = 0..samples.data_begin();
-    visit(match header {
-        Ok(()) => Span::Meta(tables.clone()),
-        Err(error) => Span::Damage(tables.clone(), error),
-    })?;
-    let data_begin = if samples.n() > 0 { samples.range(0).start } else { tables.end };
-    if data_begin > tables.end {
-        visit(Span::Unused(tables.end..data_begin))?;
-    }
-    let mut window = Window::new(storage, cx);
+    visit_tables(walk, &samples, tables.clone(), header, visit)?;
+    let mut window = Window::new(walk.storage, walk.cx);
+    let mut pace = walk.cx.pace();
+    let (mut reached, mut lost) = (tables.end, None::<Error>);
     for sample in 0..samples.n() {
-        let range = samples.range(sample);
-        let bytes = range.end - range.start;
-        let mut hash = crc32fast::Hasher::new();
-        window.pieces("sample", range.start, bytes, |piece| hash.update(piece))?;
-        let (stored, computed) = (samples.checksum(sample), hash.finalize());
-        visit(if stored == computed || !options.checksums {
-            Span::Records { range, records: 1, bytes }
-        } else {
-            let at = range.start;
-            Span::Damage(range, mismatch(at, stored, computed).for_record(sample))
-        })?;
+        pace.step(64)?;
+        let range = match samples.range_behind(sample, reached) {
+            Ok(range) => range,
+            Err(error) => {
+                lost.get_or_insert(error);
+                continue;
+            }
+        };
+        let before = reached..range.start;
+        match lost.take() {
+            Some(error) => visit(Span::Damage(before, error))?,
+            // The format lets the samples begin anywhere behind the table.
+            None if !before.is_empty() => visit(Span::Unused(before))?,
+            None => {}
+        }
+        reached = range.end;
+        visit_sample(walk, &samples, &mut window, sample, range, visit)?;
     }
-    Ok(())
+    lost.map_or(Ok(()), |error| visit(Span::Damage(reached..size, error)))
+}
+
+/// The tables. Damage in them belongs to no sample; which samples it costs is seen when they are looked at.
+fn visit_tables(
+    walk: &Walk<'_>,
+    samples: &Samples,
+    tables: Range<u64>,
+    header: Result<()>,
+    visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
+) -> Result<()> {
+    if let Err(error) = header {
+        return visit(Span::Damage(tables, walk.damage(error)?));
+    }
+    let Err(error) = samples.check_offsets(walk.cx) else { return visit(Span::Meta(tables)) };
+    let error = walk.damage(error)?;
+    // The bytes of the table are as they were written. What they say is wrong, or the file was cut.
+    let entry = error.offset().unwrap_or(tables.end).min(tables.end);
+    visit(Span::Meta(0..entry))?;
+    visit(Span::Damage(entry..entry, error))?;
+    visit(Span::Meta(entry..tables.end))
+}
+
+fn visit_sample(
+    walk: &Walk<'_>,
+    samples: &Samples,
+    window: &mut Window<'_>,
+    sample: u64,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
+) -> Result<()> {
+    let bytes = range.end - range.start;
+    let mut hash = crc32fast::Hasher::new();
+    let mut whole = None;
+    if walk.wants_content() {
+        let sample = window.get("sample", range.start, bytes)?;
+        hash.update(sample);
+        whole = Some(OneRecord(sample));
+    } else if !walk.is_headers_only() {
+        window.pieces("sample", range.start, bytes, |piece| hash.update(piece))?;
+    }
+    if !walk.is_headers_only()
+        && let Err(error) = samples.check_hash(sample, hash.finalize())
+    {
+        return visit(Span::Damage(range, walk.damage(error.for_record(sample))?));
+    }
+    visit(Span::Records(SoundChunk {
+        range,
+        record_bytes: bytes,
+        first_record: sample,
+        records: 1,
+        decoded_bytes: Some(bytes),
+        found_by_search: false,
+        detail: 0,
+        content: whole.as_ref().map(|record| record as _),
+    }))
 }

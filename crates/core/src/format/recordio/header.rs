@@ -73,14 +73,33 @@ impl Header {
                 .expected("0 (none), 1 (snappy) or 2 (gzip)")
                 .found(codec));
         };
-        let most = u64::from(payload) * codec.expansion() / PREFIX as u64;
+        let header = Header { checksum, codec, payload, records };
+        let most = header.most_records();
         if records == 0 || u64::from(records) > most {
             return Err(Error::format("impossible number of records in a chunk")
                 .at(at + 16)
                 .expected(format_args!("1 to {most} in a payload of {payload} bytes"))
                 .found(records));
         }
-        Ok(Header { checksum, codec, payload, records })
+        Ok(header)
+    }
+
+    /// The header at `at`, if [`parse`](Self::parse) finds nothing wrong with it. Says no without telling why, which is
+    /// quick enough to ask for every magic number of a damaged file.
+    pub(super) fn plausible(head: &[u8], at: u64, file_size: u64) -> Option<Self> {
+        if (head.len() as u64) < HEADER || !head.starts_with(&MAGIC) {
+            return None;
+        }
+        let [checksum, codec, payload, records] = [4, 8, 12, 16].map(|field| bytes::u32_le(head, field));
+        let codec = *Codec::ALL.get(codec as usize)?;
+        let header = Header { checksum, codec, payload, records };
+        let fits = at.checked_add(header.stored()).is_some_and(|end| end <= file_size);
+        (fits && records > 0 && u64::from(records) <= header.most_records()).then_some(header)
+    }
+
+    /// The most records that the payload can hold.
+    fn most_records(&self) -> u64 {
+        u64::from(self.payload) * self.codec.expansion() / PREFIX as u64
     }
 
     /// Bytes from this header to the next.

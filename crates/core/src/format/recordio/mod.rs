@@ -17,14 +17,14 @@ mod encoder;
 mod header;
 mod payload;
 mod rows;
-mod scan;
 mod table;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 use super::options::WriteOptions;
-use super::{Carried, Encoder, Format, Probe, ReadOptions, Span, Table};
+use super::walk::{Span, Walk};
+use super::{Encoder, Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -69,40 +69,8 @@ impl Format for RecordIo {
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
     }
 
-    fn scan(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        scan::scan(storage, options, cx, visit)
-    }
-
-    fn scan_chunks(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        write: &WriteOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Carried<'_>) -> Result<()>,
-    ) -> Result<bool> {
-        // Where chunks are to be cut or packed in a certain way, a file does not tell whether its own are.
-        if write.has("chunk_bytes") || write.has("level") {
-            return Ok(false);
-        }
-        let codec = encoder::ChunkEncoder::new(write)?.codec();
-        scan::scan_chunks(storage, options, codec, cx, visit).map(|()| true)
-    }
-
-    fn walk(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Span) -> Result<()>,
-    ) -> Result<()> {
-        walk::walk(storage, options, cx, visit)
+    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+        walk::walk(walk, visit)
     }
 
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {

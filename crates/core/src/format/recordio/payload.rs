@@ -7,7 +7,7 @@ use crate::codec::gzip::{self, Wrapper};
 use crate::codec::snappy_frames;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Decoded, ReadOptions};
+use crate::format::ReadOptions;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -39,22 +39,6 @@ pub(super) fn check(
         .expected(format_args!("{:#010x}", header.checksum))
         .found(format_args!("{computed:#010x}"))
         .hint("other chunks are readable"))
-}
-
-/// The records of a chunk whose header and payload are `stored`, at `at` in the file.
-pub(super) fn decode(
-    header: &Header,
-    stored: &[u8],
-    at: u64,
-    options: &ReadOptions,
-    cx: &Cx<'_>,
-) -> Result<Decoded> {
-    let mut held = cx.budget.nothing();
-    let unpacked = unpack(header, stored, at, options, &mut held, cx)?;
-    let mut ends = ends(header, &unpacked, &mut held)?;
-    split(&unpacked, header.records, at, cx, |place| bytes::push("ends of records", &mut ends, place.end))?;
-    let bytes = without_lengths(unpacked, &mut ends, &mut held, cx)?;
-    Decoded::new(bytes, ends)
 }
 
 /// An empty list with room for where each record ends, as many as there can be.

@@ -3,11 +3,13 @@
 use super::header::{Codec, HEADER, Header, PREFIX};
 use super::payload;
 use super::rows::Rows;
+use super::walk;
 use crate::bytes;
 use crate::cache::Cache;
 use crate::codec::snappy_frames::Frames;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, side_index};
 use crate::storage::{Storage, window::Window};
 use std::sync::Arc;
@@ -43,15 +45,14 @@ impl Chunks {
     /// Skips from header to header.
     pub(super) fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let mut table = Self::empty(storage, options);
-        let mut skim = Window::new(storage, cx);
-        let mut offset = 0;
-        while offset < table.file_size {
-            let header = read_header(&mut skim, offset, table.file_size)?;
-            table.codecs |= 1 << header.codec.number();
-            let end = table.records() + u64::from(header.records);
-            bytes::push("table of chunks", &mut table.places, Place { offset, end })?;
-            offset += header.stored();
-        }
+        walk::walk(&Walk::strict(storage, options, Depth::Headers, cx), &mut |span| {
+            if let Span::Records(chunk) = span {
+                table.codecs |= chunk.detail;
+                let end = table.records() + chunk.records;
+                bytes::push("table of chunks", &mut table.places, Place { offset: chunk.range.start, end })?;
+            }
+            Ok(())
+        })?;
         table.places.shrink_to_fit();
         Ok(table)
     }
@@ -251,10 +252,12 @@ impl Table for Chunks {
         let only = |codec: Codec| self.codecs == 1 << codec.number();
         let codec = Codec::ALL.into_iter().zip(Codec::NAMES).find(|(codec, _)| only(*codec));
         let plain = only(Codec::None) || self.places.is_empty();
-        let around = HEADER * self.chunks() + PREFIX as u64 * self.records();
+        let payloads = self.file_size.saturating_sub(HEADER * self.chunks());
         Description {
             codec: codec.map(|(_, name)| name.to_owned()),
-            record_bytes: plain.then(|| self.file_size.saturating_sub(around)),
+            record_bytes: payloads,
+            unused_bytes: 0,
+            decoded_bytes: plain.then(|| payloads.saturating_sub(PREFIX as u64 * self.records())),
             options: None,
         }
     }

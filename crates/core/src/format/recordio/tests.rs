@@ -5,8 +5,9 @@ use super::header::{Codec, HEADER, Header};
 use crate::cx::for_tests;
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
-use crate::format::{Format, Probe, ReadOptions, Span, Table, Way, detect};
-use crate::shard::Shard;
+use crate::format::walk::{Depth, Span, Walk};
+use crate::format::{Format, Probe, ReadOptions, Table, Way, detect, walk};
+use crate::shard::{RecordRange, Shard};
 use crate::storage::{location::Location, memory::Memory, output::Stream};
 use crate::verify::verify;
 use crate::{Limits, Reader};
@@ -67,7 +68,8 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut records = Vec::new();
-    RecordIo.scan(
+    walk::scan(
+        &RecordIo,
         &Memory::new("test", file),
         &ReadOptions::default(),
         &for_tests(Limits::default()),
@@ -85,12 +87,13 @@ fn walked(file: &[u8]) -> (u64, u64) {
     let report = verify(
         &memory,
         Some("recordio"),
+        &[RecordRange::default()],
         &ReadOptions::default(),
         &for_tests(Limits::default()),
         &mut |_| Ok(()),
     )
     .unwrap();
-    (report.records, report.problem_count)
+    (report.records[0], report.problem_count)
 }
 
 fn probe(file: &[u8]) -> Probe {
@@ -276,9 +279,9 @@ fn a_chunk_that_unpacks_to_more_than_the_limit_is_refused() {
         let file = write(&options(codec, 1 << 20), &[vec![0; 100_000]]);
         let limits = Limits { decoded_chunk_bytes: 50_000, ..Limits::default() };
         let options = ReadOptions { limits, ..ReadOptions::default() };
-        let error = RecordIo
-            .scan(&Memory::new("test", file), &options, &for_tests(limits), &mut |_| Ok(()))
-            .unwrap_err();
+        let error =
+            walk::scan(&RecordIo, &Memory::new("test", file), &options, &for_tests(limits), &mut |_| Ok(()))
+                .unwrap_err();
         assert!(matches!(error.kind(), Kind::Limit), "{error}");
     }
 }
@@ -292,12 +295,14 @@ fn false_headers_cost_no_more_than_a_few_passes() {
         file.extend(Header { checksum: i, codec: Codec::Gzip, payload, records: 1 }.to_bytes());
     }
     let mut covered = 0;
-    let visit = &mut |span: Span| {
+    let visit = &mut |span: Span<'_>| {
         covered += span.range().end - span.range().start;
         Ok(())
     };
     let memory = Memory::new("test", &file);
-    RecordIo.walk(&memory, &ReadOptions::default(), &for_tests(Limits::default()), visit).unwrap();
+    let options = ReadOptions::default();
+    let cx = for_tests(Limits::default());
+    RecordIo.walk(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
     assert_eq!(covered, file.len() as u64);
 }
 

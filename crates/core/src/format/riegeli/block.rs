@@ -70,16 +70,19 @@ impl BlockHeader {
 
     /// Reads the header stored at `at` in the file.
     pub fn read(stored: &[u8; BLOCK_HEADER as usize], at: u64, checksums: bool) -> Result<Self> {
-        if checksums {
+        Self::plausible(stored, checksums).ok_or_else(|| {
             let (expected, found) = (bytes::u64_le(stored, 0), highway::hash(&stored[8..]));
-            if expected != found {
-                return Err(Error::checksum("block header hash mismatch")
-                    .at(at)
-                    .expected(format_args!("{expected:016x}"))
-                    .found(format_args!("{found:016x}")));
-            }
-        }
-        Ok(BlockHeader { previous: bytes::u64_le(stored, 8), next: bytes::u64_le(stored, 16) })
+            Error::checksum("block header hash mismatch")
+                .at(at)
+                .expected(format_args!("{expected:016x}"))
+                .found(format_args!("{found:016x}"))
+        })
+    }
+
+    /// The header, if its hash is right.
+    pub fn plausible(stored: &[u8; BLOCK_HEADER as usize], checksums: bool) -> Option<Self> {
+        let is_right = !checksums || bytes::u64_le(stored, 0) == highway::hash(&stored[8..]);
+        is_right.then(|| BlockHeader { previous: bytes::u64_le(stored, 8), next: bytes::u64_le(stored, 16) })
     }
 
     /// That the header at `at` belongs to the chunk `begin..end`.

@@ -30,12 +30,12 @@ pub mod words;
 pub mod writer;
 
 use super::options::WriteOptions;
-use super::{Decoded, Description, Encoder, Format, Probe, ReadOptions, Span, Table};
-use crate::bytes;
+use super::walk::{Depth, Span, Walk};
+use super::{Decoded, Description, Encoder, Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::storage::{Storage, window::Window};
-use chunk::{ChunkView, HEADER_SPAN, Header, kind};
+use crate::storage::Storage;
+use chunk::Header;
 use table::{Builder, Entry};
 use walk::{Guide, Verdict};
 
@@ -58,46 +58,21 @@ impl Format for Riegeli {
 
     fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
         let mut builder = Builder::new(options, cx);
-        let mut window = Window::new(storage, cx);
-        let mut at = 0;
-        loop {
-            if at == storage.len() && at > 0 {
-                break;
-            }
-            let header =
-                Header::read(at, window.get_up_to("chunk header", at, HEADER_SPAN)?, options.checksums)?;
-            let range = bytes::range("chunk", at, header.end(at)? - at, storage.len())?;
-            match header.kind {
-                kind::SIGNATURE if at == 0 => {}
-                _ if at == 0 => {
-                    return Err(Error::format("file signature is missing: not a Riegeli file").at(0));
-                }
-                kind::SIMPLE | kind::TRANSPOSED if header.records > 0 => {
-                    let entry = Entry { offset: at, records: header.records, decoded: Some(header.decoded) };
-                    builder.push(entry).map_err(|e| e.at(at))?;
-                }
-                other if header.records > 0 => return Err(chunk::unknown(other, at)),
-                _ => {}
-            }
-            at = range.end;
-        }
+        self.walk(&Walk::strict(storage, options, Depth::Headers, cx), &mut |span| {
+            let Span::Records(chunk) = span else { return Ok(()) };
+            let offset = chunk.range.start;
+            let entry = Entry { offset, records: chunk.records, decoded: chunk.decoded_bytes };
+            builder.push(entry).map_err(|e| e.at(offset))
+        })?;
         Ok(Box::new(builder.finish(storage.len(), Description::default())?))
     }
 
-    fn walk(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Span) -> Result<()>,
-    ) -> Result<()> {
-        if storage.is_empty() {
-            return visit(Span::Damage(
-                0..0,
-                Error::truncated("file is empty: the signature is missing").at(0),
-            ));
+    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+        if walk.storage.is_empty() {
+            let empty = Error::truncated("file is empty: the signature is missing").at(0);
+            return visit(Span::Damage(0..0, walk.damage(empty)?));
         }
-        walk::walk(storage, options, &mut Plain, cx, visit)
+        walk::walk(walk, &mut Plain::default(), visit)
     }
 
     fn encoder(&self, _options: &WriteOptions) -> Result<Box<dyn Encoder>> {
@@ -106,20 +81,30 @@ impl Format for Riegeli {
 }
 
 /// Knows nothing beyond the container.
-struct Plain;
+#[derive(Default)]
+pub struct Plain {
+    /// Records so far, and those that are lost as far as headers tell.
+    records: u64,
+}
+
+impl Plain {
+    fn pass(&mut self, header: &Header) -> u64 {
+        let first = self.records;
+        self.records = first.saturating_add(header.records);
+        first
+    }
+}
 
 impl Guide for Plain {
-    fn judge(&mut self, _chunk: &ChunkView<'_>, _decoded: &Decoded) -> Result<Verdict> {
-        Ok(Verdict::Records)
+    fn judge(&mut self, _begin: u64, header: &Header, _decoded: Option<&Decoded>) -> Result<Verdict> {
+        Ok(Verdict::Records(self.pass(header)))
+    }
+
+    fn damaged(&mut self, _at: u64, header: Option<&Header>) -> Result<Option<u64>> {
+        Ok(Some(header.map_or(self.records, |header| self.pass(header))))
     }
 
     fn resume(&mut self, _damage: u64) -> Result<Option<u64>> {
         Ok(None)
     }
-
-    fn may_end(&self, _at: u64) -> bool {
-        false
-    }
-
-    fn damaged(&mut self) {}
 }

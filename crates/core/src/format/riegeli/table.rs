@@ -7,7 +7,7 @@
 //! | anything else | offset, number of the first record |
 
 use super::block;
-use super::chunk::ChunkView;
+use super::chunk::{CHUNK_HEADER, ChunkView};
 use super::compact::Compact;
 use super::lone;
 use super::words::{Words, WordsWriter};
@@ -34,6 +34,25 @@ pub struct Entry {
     pub records: u64,
     /// Their size, where it is known.
     pub decoded: Option<u64>,
+}
+
+impl Entry {
+    /// That a chunk like this can come next. `last` is the offset and the records of the chunk before it.
+    #[inline]
+    pub fn check(&self, last: Option<(u64, u64)>) -> Result<()> {
+        let wrong = |what: &'static str| Err(Error::format(what).found(self.offset));
+        if self.records == 0 {
+            return wrong("a chunk holds no records");
+        }
+        if !block::is_boundary(self.offset) {
+            return wrong("a chunk's offset is one where no chunk can begin");
+        }
+        match last {
+            Some((offset, _)) if offset >= self.offset => wrong("chunk offsets do not increase"),
+            Some(last) => check_room(last, self.offset),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,8 +237,8 @@ impl<'a> Builder<'a> {
     pub fn finish(mut self, end: u64, description: Description) -> Result<ChunkTable> {
         self.listed.finish(end)?;
         self.compact.seal();
-        Ok(ChunkTable {
-            description: Description { record_bytes: self.decoded, ..description },
+        let mut table = ChunkTable {
+            description: Description { decoded_bytes: self.decoded, ..description },
             compact: self.compact,
             words: self.words.finish()?,
             shape: self.shape,
@@ -227,12 +246,18 @@ impl<'a> Builder<'a> {
             records: self.listed.records,
             end,
             options: self.options,
-        })
+        };
+        if table.chunks > 0 {
+            // A chunk goes up to the next one: what lies between two of them counts as part of the first.
+            let stored = end - table.entry(0)?.stored.start;
+            table.description.record_bytes = stored.saturating_sub(CHUNK_HEADER * table.chunks);
+        }
+        Ok(table)
     }
 }
 
 /// A chunk is at least one byte a record long.
-fn check_room((offset, records): (u64, u64), end: u64) -> Result<()> {
+pub fn check_room((offset, records): (u64, u64), end: u64) -> Result<()> {
     let room = end - offset;
     if records <= room {
         return Ok(());

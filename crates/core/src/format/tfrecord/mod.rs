@@ -16,19 +16,20 @@
 //! The whole file may be one gzip or zlib stream. Such a stream can only be read from its beginning, so opening one
 //! for access by number unpacks all of it once, into a temporary file without a name: that takes the time of
 //! unpacking and, while the file is open, as much space for temporary files as the data has unpacked. It takes no
-//! more memory than a plain file. Going through the records in order ([`Format::scan`]) needs none of this.
+//! more memory than a plain file. Going through the records in order ([`scan`](super::walk::scan)) needs none of this.
 
 mod encoder;
 mod frame;
-mod scan;
 mod stream;
+mod stream_walk;
 mod table;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 use super::options::WriteOptions;
-use super::{Encoder, Format, Probe, ReadOptions, Span, Table};
+use super::walk::{Span, Walk};
+use super::{Encoder, Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -69,28 +70,8 @@ impl Format for TfRecord {
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
     }
 
-    fn scan(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(&[u8]) -> Result<()>,
-    ) -> Result<()> {
-        scan::scan(storage, options, cx, visit)
-    }
-
-    fn count(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
-        scan::count(storage, options, cx)
-    }
-
-    fn walk(
-        &self,
-        storage: &dyn Storage,
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-        visit: &mut dyn FnMut(Span) -> Result<()>,
-    ) -> Result<()> {
-        walk::walk(storage, options, cx, visit)
+    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+        walk::walk(walk, visit)
     }
 
     fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {

@@ -150,6 +150,26 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// Takes the next record of that length, and calls `each` with the pieces of it and of all that is around it.
+pub(super) fn take_record(
+    stream: &mut Stream<'_>,
+    length: u64,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let (at, mut left) = (stream.position(), length + AROUND);
+    while left > 0 {
+        let piece = stream.fill(1)?;
+        let taken = (piece.len() as u64).min(left) as usize;
+        if taken == 0 {
+            return Err(cut(at, length, length + AROUND - left));
+        }
+        each(&piece[..taken])?;
+        stream.take(taken);
+        left -= taken as u64;
+    }
+    Ok(())
+}
+
 /// An error whose offset counts the unpacked bytes, and says so.
 pub(super) fn unpacked(error: Error) -> Error {
     error.hint("the offset counts the bytes of the unpacked stream")

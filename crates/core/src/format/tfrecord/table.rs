@@ -2,10 +2,12 @@
 
 use super::frame::{self, AROUND, HEADER};
 use super::stream::{self, Stream};
+use super::{stream_walk, walk};
 use crate::bytes;
 use crate::codec::gzip::Wrapper;
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, copy_record, side_index};
 use crate::storage::spool::Part;
 use crate::storage::{Storage, window::Window};
@@ -19,6 +21,7 @@ pub(super) struct Records {
     offsets: Vec<u64>,
     /// Where the last record ends.
     end: u64,
+    file_size: u64,
     checksums: bool,
     spool: Option<Spooled>,
 }
@@ -39,19 +42,14 @@ impl Records {
 
     /// Reads the header of each record and skips its data.
     fn skip(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
-        let (checksums, size) = (options.checksums, storage.len());
-        let mut window = Window::new(storage, cx);
-        let (mut offsets, mut at) = (Vec::new(), 0);
-        while at < size {
-            let end = read_end(&mut window, at, size, checksums).map_err(|e| match e.is_from_outside() {
-                true => e,
-                false => e.for_record(offsets.len() as u64),
-            })?;
-            bytes::push("table of records", &mut offsets, at)?;
-            at = end;
-        }
+        let mut offsets = Vec::new();
+        walk::walk_plain(&Walk::strict(storage, options, Depth::Headers, cx), &mut |span| match span {
+            Span::Records(record) => bytes::push("table of records", &mut offsets, record.range.start),
+            _ => Ok(()),
+        })?;
         offsets.shrink_to_fit();
-        Ok(Records { offsets, end: size, checksums, spool: None })
+        let size = storage.len();
+        Ok(Records { offsets, end: size, file_size: size, checksums: options.checksums, spool: None })
     }
 
     /// Unpacks the file, and finds the records as they come by.
@@ -61,28 +59,17 @@ impl Records {
         let mut offsets = Vec::new();
         let limit = options.limits.decoded_chunk_bytes;
         loop {
-            let at = stream.position();
+            let (at, record) = (stream.position(), offsets.len() as u64);
             let next = stream.next_length(options.checksums, limit);
-            let Some(length) = next.map_err(|e| e.for_record(offsets.len() as u64))? else { break };
-            let mut left = length + AROUND;
-            while left > 0 {
-                let piece = stream.fill(1)?;
-                let taken = (piece.len() as u64).min(left) as usize;
-                if taken == 0 {
-                    return Err(
-                        stream::cut(at, length, length + AROUND - left).for_record(offsets.len() as u64)
-                    );
-                }
-                part.write_all(&piece[..taken])?;
-                stream.take(taken);
-                left -= taken as u64;
-            }
+            let Some(length) = next.map_err(|e| e.for_record(record))? else { break };
+            stream::take_record(&mut stream, length, |piece| part.write_all(piece))
+                .map_err(|e| if e.is_from_outside() { e } else { e.for_record(record) })?;
             bytes::push("table of records", &mut offsets, at)?;
         }
         offsets.shrink_to_fit();
         let end = stream.position();
         let spool = Some(Spooled { wrapper, part: part.finish()? });
-        Ok(Records { offsets, end, checksums: options.checksums, spool })
+        Ok(Records { offsets, end, file_size: storage.len(), checksums: options.checksums, spool })
     }
 
     /// Takes the offsets from a side index, after a look at some of the headers.
@@ -100,7 +87,7 @@ impl Records {
         if read.is_none() {
             return Ok(None);
         }
-        let table = Records { offsets, end, checksums: options.checksums, spool: None };
+        let table = Records { offsets, end, file_size: end, checksums: options.checksums, spool: None };
         let mut window = Window::new(storage, cx);
         for sample in side_index::samples(table.records(), SAMPLES) {
             let range = table.range(sample);
@@ -137,7 +124,7 @@ impl Records {
 }
 
 /// Where the record at `at` ends, according to its header.
-pub(super) fn read_end(window: &mut Window<'_>, at: u64, size: u64, checksums: bool) -> Result<u64> {
+fn read_end(window: &mut Window<'_>, at: u64, size: u64, checksums: bool) -> Result<u64> {
     let head = window.get("record header", at, HEADER.min(size - at))?;
     frame::end(frame::length(head, at, checksums)?, at, size)
 }
@@ -198,8 +185,22 @@ impl Table for Records {
 
     fn describe(&self) -> Description {
         let codec = self.spool.as_ref().map_or("none", |spool| spool.wrapper.name());
-        let around = AROUND * self.records();
-        Description { codec: Some(codec.into()), record_bytes: Some(self.end - around), options: None }
+        let data = self.end - AROUND * self.records();
+        let record_bytes = match &self.spool {
+            None => data,
+            Some(_) if self.records() == 0 => 0,
+            Some(spool) => {
+                let packed = stream_walk::packed(spool.wrapper, self.file_size);
+                packed.end - packed.start
+            }
+        };
+        Description {
+            codec: Some(codec.into()),
+            record_bytes,
+            unused_bytes: 0,
+            decoded_bytes: Some(data),
+            options: None,
+        }
     }
 
     fn index_bytes(&self) -> Option<Vec<u8>> {

@@ -5,9 +5,10 @@ use crate::codec::gzip::{Wrapper, compress};
 use crate::cx::{Cx, for_tests};
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
-use crate::format::{Format, Probe, ReadOptions, Span, detect};
+use crate::format::walk::{Depth, Span, Walk};
+use crate::format::{Format, Probe, ReadOptions, detect, walk};
 use crate::hash::crc32c;
-use crate::shard::Shard;
+use crate::shard::{RecordRange, Shard};
 use crate::storage::{Storage, location::Location, memory::Memory, output::Stream};
 use crate::verify::verify;
 use crate::{Limits, Reader};
@@ -62,7 +63,8 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut records = Vec::new();
-    TfRecord.scan(
+    walk::scan(
+        &TfRecord,
         &Memory::new("test", file),
         &ReadOptions::default(),
         &for_tests(Limits::default()),
@@ -80,12 +82,13 @@ fn walked(file: &[u8]) -> (u64, u64) {
     let report = verify(
         &memory,
         Some("tfrecord"),
+        &[RecordRange::default()],
         &ReadOptions::default(),
         &for_tests(Limits::default()),
         &mut |_| Ok(()),
     )
     .unwrap();
-    (report.records, report.problem_count)
+    (report.records[0], report.problem_count)
 }
 
 fn golden(name: &str) -> Vec<u8> {
@@ -214,7 +217,7 @@ fn a_record_of_a_compressed_file_over_the_limit_is_refused() {
     let limits = Limits { decoded_chunk_bytes: 50_000, ..Limits::default() };
     let options = ReadOptions { limits, ..ReadOptions::default() };
     let memory = Memory::new("test", file.clone());
-    let scanned = TfRecord.scan(&memory, &options, &for_tests(limits), &mut |_| Ok(())).unwrap_err();
+    let scanned = walk::scan(&TfRecord, &memory, &options, &for_tests(limits), &mut |_| Ok(())).unwrap_err();
     for error in [scanned, read_with(&file, options).unwrap_err()] {
         assert!(matches!(error.kind(), Kind::Limit), "{error}");
     }
@@ -228,13 +231,13 @@ fn false_headers_cost_no_more_than_a_few_passes() {
         file.extend(header((headers - i - 1) * 12 - 4 * u64::from(i + 1 < headers)));
     }
     let mut covered = 0;
-    let visit = &mut |span: Span| {
+    let visit = &mut |span: Span<'_>| {
         covered += span.range().end - span.range().start;
         Ok(())
     };
-    TfRecord
-        .walk(&Memory::new("test", &file), &ReadOptions::default(), &for_tests(Limits::default()), visit)
-        .unwrap();
+    let (memory, options, cx) =
+        (Memory::new("test", &file), ReadOptions::default(), for_tests(Limits::default()));
+    TfRecord.walk(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
     assert_eq!(covered, file.len() as u64);
 }
 

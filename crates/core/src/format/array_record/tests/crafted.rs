@@ -100,7 +100,7 @@ fn refused(file: &File, expected: &str) {
 
 fn count(file: &[u8]) -> crate::Result<u64> {
     let options = ReadOptions::default();
-    ArrayRecord.count(&Memory::new("test", file), &options, &for_tests(options.limits))
+    crate::format::walk::count(&ArrayRecord, &Memory::new("test", file), &options, &for_tests(options.limits))
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn lies_that_only_a_chunk_can_tell_are_found_when_it_is_read() {
     file.entries[1].decoded = None;
     let bytes = file.bytes();
     assert!(walk(&ArrayRecord, &bytes).damage.is_empty());
-    assert_eq!(open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap().describe().record_bytes, None);
+    assert_eq!(open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap().describe().decoded_bytes, None);
 }
 
 #[test]

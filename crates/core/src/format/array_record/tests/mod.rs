@@ -10,7 +10,8 @@ use crate::Limits;
 use crate::cx::for_tests;
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
-use crate::format::{Decoded, Format, ReadOptions, Span, Table, Way};
+use crate::format::walk::{Depth, Span, Walk};
+use crate::format::{Decoded, Format, ReadOptions, Table, Way};
 use crate::storage::memory::Memory;
 use crate::storage::output::Stream;
 
@@ -80,20 +81,20 @@ struct Walked {
 fn walk(format: &dyn Format, file: &[u8]) -> Walked {
     let mut walked = Walked { records: 0, unused: 0, damage: Vec::new() };
     let mut at = 0;
-    let visit = &mut |span: Span| {
+    let visit = &mut |span: Span<'_>| {
         assert_eq!(span.range().start, at, "spans tile the file");
         at = span.range().end;
         match span {
-            Span::Meta(_) => {}
-            Span::Records { records, .. } => walked.records += records,
+            Span::Meta(_) | Span::Filler(_) => {}
+            Span::Records(chunk) => walked.records += chunk.records,
             Span::Unused(range) => walked.unused += range.end - range.start,
             Span::Damage(range, error) => walked.damage.push((range, error)),
         }
         Ok(())
     };
-    format
-        .walk(&Memory::new("test", file), &ReadOptions::default(), &for_tests(Limits::default()), visit)
-        .unwrap();
+    let (memory, options, cx) =
+        (Memory::new("test", file), ReadOptions::default(), for_tests(Limits::default()));
+    format.walk(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
     assert_eq!(at, file.len() as u64, "spans tile the file");
     walked
 }
