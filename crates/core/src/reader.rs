@@ -101,7 +101,7 @@ impl Plan<'_> {
     #[inline]
     pub fn prefetch(&self) {
         if let Some(range) = self.stored()
-            && let Some(mapped) = self.source.storage().mapped()
+            && let Some(mapped) = self.source.mapped()
         {
             mapped.prefetch(range);
         }
@@ -301,7 +301,7 @@ impl Reader {
     /// Whether reading a record is likely to be over sooner than another thread could use the time.
     #[inline]
     pub fn is_quick(&self, plan: &Plan<'_>) -> bool {
-        match plan.source.storage().mapped() {
+        match plan.source.mapped() {
             Some(mapped) => self.page_cache.is_warm() || mapped.is_memory(),
             None => false,
         }
@@ -310,8 +310,8 @@ impl Reader {
     /// Reads a record of known size into its place.
     #[inline]
     pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        let is_called = !self.page_cache.is_warm()
-            && plan.source.storage().mapped().is_some_and(|mapped| mapped.has_descriptor());
+        let is_called =
+            !self.page_cache.is_warm() && plan.source.mapped().is_some_and(|mapped| mapped.has_descriptor());
         let by = if is_called { By::Call } else { By::Map };
         self.page_cache.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.attribute(e))
     }
@@ -457,7 +457,7 @@ fn borrow(source: &Source, at: u64, length: usize, by: By) -> Result<Option<Borr
     if by == By::Call {
         return Ok(None);
     }
-    source.storage().mapped().map_or(Ok(None), |mapped| mapped.borrow(at, length))
+    source.mapped().map_or(Ok(None), |mapped| mapped.borrow(at, length))
 }
 
 /// How many bytes a chunk takes in the file, which has them.

@@ -5,9 +5,9 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Table, detect};
 use crate::index_file;
-use crate::storage::Storage;
 use crate::storage::file_set::FileSet;
 use crate::storage::location::{Location, Opened};
+use crate::storage::{Mapped, Storage};
 use once_cell::race::OnceBox;
 use std::ops::Range;
 use std::path::Path;
@@ -73,6 +73,12 @@ impl Source {
     #[inline]
     pub fn storage(&self) -> &dyn Storage {
         &*self.opened.storage
+    }
+
+    /// What can be done with bytes that are in memory already. None: they have to be read.
+    #[inline]
+    pub fn mapped(&self) -> Option<&dyn Mapped> {
+        if self.is_mapped { self.opened.mapped() } else { None }
     }
 
     /// What whoever opened it should know about the way it is read: `"read ..."`.

@@ -158,7 +158,7 @@ impl Reader {
         let length = |range: &Range<u64>| (range.end.saturating_sub(range.start)) as usize;
         let step = (ranges.len() / PROBES).max(1);
         let is_cached = |(_, range, source): &(usize, Range<u64>, &Source)| {
-            let mapped = source.storage().mapped();
+            let mapped = source.mapped();
             mapped.is_none_or(|mapped| mapped.is_cached(range.start, length(range)))
         };
         if ranges.iter().step_by(step).all(is_cached) {

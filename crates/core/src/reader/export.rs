@@ -18,7 +18,7 @@ pub struct Export {
 impl Export {
     /// The bytes, as they are at the moment of looking.
     pub fn bytes(&self) -> &[u8] {
-        let mapped = self.shard.opened_source().and_then(|source| source.storage().mapped());
+        let mapped = self.shard.opened_source().and_then(|source| source.mapped());
         mapped.and_then(|mapped| mapped.exported(self.range.clone())).unwrap_or_default()
     }
 }
@@ -26,7 +26,7 @@ impl Export {
 impl Drop for Export {
     fn drop(&mut self) {
         if let Some(source) = self.shard.opened_source() {
-            if let Some(mapped) = source.storage().mapped() {
+            if let Some(mapped) = source.mapped() {
                 mapped.unexport();
             }
             if self.shard.is_unused() {
@@ -40,7 +40,7 @@ impl Drop for Export {
 impl Reader {
     /// The record in place; none where it does not lie in memory in one piece as it is.
     pub fn export(&self, plan: &Plan<'_>) -> Result<Option<Export>> {
-        let Some(mapped) = plan.source.storage().mapped() else { return Ok(None) };
+        let Some(mapped) = plan.source.mapped() else { return Ok(None) };
         let range = match &plan.place {
             Place::Stored(Way::Plain(range)) => range.clone(),
             Place::Stored(Way::Alone { stored, size }) => {

@@ -1,9 +1,9 @@
 //! From a location to a storage: the one place that opens anything to read.
 
-use super::Storage;
 use super::file::{Io, LocalFile};
 use super::file_set::FileSet;
 use super::handles::Handle;
+use super::{Mapped, Storage};
 use crate::error::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,9 +66,12 @@ impl Location {
             Location::Path { absolute, .. } => {
                 let file = LocalFile::open_as(self.name(), absolute, &files.handles, io)?;
                 let (handle, warning) = (Some(file.handle().clone()), file.warning());
-                Ok(Opened { storage: Arc::new(file), handle, warning })
+                let file = Arc::new(file);
+                Ok(Opened { mapped: file.clone().into_mapped(), storage: file, handle, warning })
             }
-            Location::Handed(storage) => Ok(Opened { storage: storage.clone(), handle: None, warning: None }),
+            Location::Handed(storage) => {
+                Ok(Opened { storage: storage.clone(), mapped: None, handle: None, warning: None })
+            }
         }
     }
 }
@@ -77,6 +80,8 @@ impl Location {
 pub struct Opened {
     /// The bytes.
     pub storage: Arc<dyn Storage>,
+    /// The same, where it is a mapped file: at hand, because every read of a record asks for it.
+    mapped: Option<Arc<dyn Mapped>>,
     /// The place of its descriptor, if it has one.
     handle: Option<Arc<Handle>>,
     /// What whoever opened it should know about the way it is read: `"read ..."`.
@@ -84,12 +89,21 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// What can be done with bytes that are in memory already.
+    #[inline]
+    pub fn mapped(&self) -> Option<&dyn Mapped> {
+        match &self.mapped {
+            Some(mapped) => Some(&**mapped),
+            None => self.storage.mapped(),
+        }
+    }
+
     /// Gives descriptor and memory map back. Both are opened again if somebody reads after all.
     pub fn release(&self) {
         if let Some(handle) = &self.handle {
             handle.close();
         }
-        if let Some(mapped) = self.storage.mapped() {
+        if let Some(mapped) = self.mapped() {
             mapped.retire();
         }
     }
