@@ -12,8 +12,8 @@ use anyrecord::hash::highway;
 use anyrecord::storage::file_set::FileSet;
 use anyrecord::{Cx, Error, Kind, Limits};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Counts live bytes. Refuses to go beyond [`REFUSED`], so that a decoder that believes a claim does no harm.
 struct Counting;
