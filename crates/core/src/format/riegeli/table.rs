@@ -506,6 +506,25 @@ mod tests {
     }
 
     #[test]
+    fn a_size_is_believed_as_far_as_the_stored_bytes_make_it_likely() {
+        for (stored, size, alone) in [
+            (1_000, BELIEVED, true),
+            (1_000, BELIEVED + 1, false),
+            (10_000, 10_000 * BELIEVED_RATIO, true),
+            (10_000, 10_000 * BELIEVED_RATIO + 1, false),
+            (1_000, 4 << 30, false),
+        ] {
+            with_cx(|cx| {
+                let mut builder = Builder::new(&ReadOptions::default(), cx);
+                builder.push(Entry { offset: 64, records: 1, decoded: Some(size) }).unwrap();
+                let table = builder.finish(64 + stored, Description::default()).unwrap();
+                assert_eq!(matches!(table.way(0).unwrap(), Way::Alone { .. }), alone, "{stored} {size}");
+                assert_eq!(table.size(0).unwrap().is_some(), alone);
+            });
+        }
+    }
+
+    #[test]
     fn entries_that_cannot_be_are_refused() {
         let entry = |offset, records| Entry { offset, records, decoded: None };
         for (first, second) in [
