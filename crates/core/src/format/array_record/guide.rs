@@ -5,7 +5,7 @@ use super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::riegeli::chunk::ChunkView;
-use crate::format::riegeli::table::Entry;
+use crate::format::riegeli::listed::Entry;
 use crate::format::riegeli::walk::{Guide, Verdict};
 
 /// The footer, read along with the chunks that it lists.
