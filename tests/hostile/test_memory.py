@@ -6,10 +6,8 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
 import anyrecord
-
+import pytest
 from children import python
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc and RLIMIT_AS")
@@ -56,8 +54,9 @@ FILES: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module", params=FILES)
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("memory") / request.param
-    with anyrecord.create(path, durable=False, **FILES[request.param]) as out:  # type: ignore[arg-type]
+    name: str = request.param
+    path = tmp_path_factory.mktemp("memory") / name
+    with anyrecord.create(path, durable=False, **FILES[name]) as out:  # type: ignore[arg-type]
         out.write(bytes(RECORD))
         out.write(b"one more")
     return path

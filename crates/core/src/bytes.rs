@@ -86,6 +86,11 @@ pub fn grow_as_filled(
     buffer.try_reserve_exact(wanted - buffer.len()).map_err(|_| no_memory(what, wanted as u64))
 }
 
+/// Makes room for `more` bytes behind those in a buffer, or fails where there is no memory for them.
+pub fn reserve_more(what: &'static str, buffer: &mut Vec<u8>, more: usize) -> Result<()> {
+    buffer.try_reserve(more).map_err(|_| no_memory(what, buffer.len() as u64 + more as u64))
+}
+
 /// A copy of bytes that a file or a caller decides the number of.
 pub fn copied(what: &'static str, bytes: &[u8], cx: &Cx<'_>) -> Result<Vec<u8>> {
     let mut copy = reserved(what, bytes.len() as u64)?;

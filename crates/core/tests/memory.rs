@@ -126,8 +126,12 @@ fn refused(name: &str, chunk: &[u8]) -> (Error, usize) {
 
 /// Checks that a chunk is refused for what it is, in little memory; returns why.
 fn check(name: &str, chunk: &[u8]) -> String {
+    check_within(MOST, name, chunk)
+}
+
+fn check_within(most: usize, name: &str, chunk: &[u8]) -> String {
     let (error, peak) = refused(name, chunk);
-    assert!(peak < MOST, "{name}: {peak} bytes for a chunk of {}: {error}", chunk.len());
+    assert!(peak < most, "{name}: {peak} bytes for a chunk of {}: {error}", chunk.len());
     assert!(matches!(error.kind(), Kind::Format), "{name}: {error}");
     error.to_string()
 }
@@ -196,11 +200,9 @@ fn lists_in_a_header_take_a_few_times_its_bytes() {
     let buffers = [varint(1), varint(count), zeros(count + 1)].concat();
     let states = [varint(0), varint(0), varint(count / 2), zeros(count)].concat();
     for (name, header) in [("buckets", buckets), ("buffers", buffers), ("states", states)] {
-        for codec in [Codec::Zstd, Codec::Brotli] {
-            let mut data = transposed(codec, &true_blob(codec, &header), &[], &[]);
-            // Bytes behind it, so that so long a header is allowed.
-            data.extend(vec![0; 4000]);
-            check(name, &chunk(kind::TRANSPOSED, &data, 1, HUGE));
-        }
+        let mut data = transposed(Codec::Zstd, &true_blob(Codec::Zstd, &header), &[], &[]);
+        // Bytes behind it, so that so long a header is allowed.
+        data.extend(vec![0; 4000]);
+        check_within(30 * header.len(), name, &chunk(kind::TRANSPOSED, &data, 1, HUGE));
     }
 }

@@ -7,6 +7,7 @@ use crate::bytes;
 use crate::error::{Error, Kind, Result};
 use ::brotli::enc::{BrotliEncoderParams, StandardAlloc};
 use ::brotli::{Allocator, BrotliCompress, BrotliDecompressStream, BrotliResult, BrotliState};
+use std::io::{ErrorKind, Write};
 
 /// Windows over this need the large-window form of the stream.
 const LARGEST_STANDARD_WINDOW_LOG: u32 = 24;
@@ -49,8 +50,26 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
         large_window: window_log > LARGEST_STANDARD_WINDOW_LOG,
         ..BrotliEncoderParams::default()
     };
-    BrotliCompress(&mut &*input, out, &params).map_err(|e| Error::io("brotli compression failed", e))?;
+    BrotliCompress(&mut &*input, &mut Growing(out), &params).map_err(|e| match e.kind() {
+        ErrorKind::OutOfMemory => bytes::no_memory("brotli data", input.len() as u64),
+        _ => Error::io("brotli compression failed", e),
+    })?;
     Ok(())
+}
+
+/// Output of the compressor, in memory that may be missing.
+struct Growing<'a>(&'a mut Vec<u8>);
+
+impl Write for Growing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.try_reserve(bytes.len()).map_err(|_| ErrorKind::OutOfMemory)?;
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Allocates bytes for the decoder. Where there is no memory it gives an empty slice, as the decoder expects.

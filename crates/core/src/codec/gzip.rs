@@ -241,19 +241,19 @@ fn unpack(wrapper: Wrapper, stored: &[u8], limit: u64, held: &mut Held<'_>, cx: 
 }
 
 /// `data` as a deflate stream without its end, padded to whole bytes, so that another one may follow it.
-pub fn deflate_part(data: &[u8], level: u32) -> Vec<u8> {
+pub fn deflate_part(data: &[u8], level: u32) -> Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::new(level), false);
-    let mut out = Vec::with_capacity(data.len() / 2 + STEP);
+    let mut out = bytes::reserved("deflated data", (data.len() / 2 + STEP) as u64)?;
     loop {
         let used = deflate.total_in() as usize;
         if out.capacity() - out.len() < STEP {
-            out.reserve(STEP + data.len().saturating_sub(used) / 2);
+            bytes::reserve_more("deflated data", &mut out, STEP + data.len().saturating_sub(used) / 2)?;
         }
         // Compressing plain bytes with room to write cannot fail; the flush is whole when some room is left.
         let status = deflate.compress_vec(&data[used..], &mut out, FlushCompress::Sync);
         let all_used = deflate.total_in() as usize == data.len();
         if status.is_err() || (all_used && out.len() < out.capacity()) {
-            return out;
+            return Ok(out);
         }
     }
 }
@@ -262,12 +262,14 @@ pub fn deflate_part(data: &[u8], level: u32) -> Vec<u8> {
 pub const LAST_BLOCK: [u8; 2] = [3, 0];
 
 /// `data` as a whole stream.
-pub fn compress(wrapper: Wrapper, data: &[u8], level: u32) -> Vec<u8> {
-    let mut out = wrapper.header(level).to_vec();
-    out.extend_from_slice(&deflate_part(data, level));
-    out.extend_from_slice(&LAST_BLOCK);
-    out.extend_from_slice(&wrapper.trailer(wrapper.checksum(data), data.len() as u64));
-    out
+pub fn compress(wrapper: Wrapper, data: &[u8], level: u32) -> Result<Vec<u8>> {
+    let (deflated, trailer) =
+        (deflate_part(data, level)?, wrapper.trailer(wrapper.checksum(data), data.len() as u64));
+    let header = wrapper.header(level);
+    let length = header.len() + deflated.len() + LAST_BLOCK.len() + trailer.len();
+    let mut out = bytes::reserved("deflated data", length as u64)?;
+    [header, &deflated, &LAST_BLOCK, &trailer].into_iter().for_each(|part| out.extend_from_slice(part));
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -277,6 +279,10 @@ mod tests {
     use crate::cx::for_tests;
     use crate::error::Kind;
     use proptest::prelude::*;
+
+    fn compress(wrapper: Wrapper, data: &[u8], level: u32) -> Vec<u8> {
+        super::compress(wrapper, data, level).unwrap()
+    }
 
     const BOTH: [Wrapper; 2] = [Wrapper::Gzip, Wrapper::Zlib];
 
@@ -293,7 +299,7 @@ mod tests {
                 let mut stream = wrapper.header(level).to_vec();
                 let mut sum = wrapper.checksum_of_none();
                 for part in &parts {
-                    stream.extend(deflate_part(part, level));
+                    stream.extend(deflate_part(part, level).unwrap());
                     sum = wrapper.combine(sum, wrapper.checksum(part), part.len() as u64);
                 }
                 stream.extend(LAST_BLOCK);

@@ -223,6 +223,7 @@ impl Compression {
     pub fn compress(&self, input: &[u8], out: &mut Vec<u8>) -> Result<()> {
         match self.codec {
             Codec::None => {
+                bytes::reserve_more("chunk", out, input.len())?;
                 out.extend_from_slice(input);
                 Ok(())
             }

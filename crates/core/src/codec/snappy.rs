@@ -66,7 +66,9 @@ pub fn compress(input: &[u8], out: &mut Vec<u8>) -> Result<()> {
         return Err(too_long());
     }
     let begin = out.len();
-    out.resize(begin + snap::raw::max_compress_len(input.len()), 0);
+    let most = snap::raw::max_compress_len(input.len());
+    bytes::reserve_more("snappy data", out, most)?;
+    out.resize(begin + most, 0);
     let written = snap::raw::Encoder::new().compress(input, &mut out[begin..]).map_err(|_| too_long())?;
     out.truncate(begin + written);
     Ok(())

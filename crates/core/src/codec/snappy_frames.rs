@@ -229,6 +229,7 @@ impl Compressor {
             // What saves less than an eighth is stored as it is, as all snappy writers do.
             let worth_it = compressed < piece.len() - piece.len() / 8;
             let data = if worth_it { &self.block[..compressed] } else { piece };
+            bytes::reserve_more("snappy frames", out, OVERHEAD + data.len())?;
             let length = (data.len() as u32 + 4).to_le_bytes();
             out.extend_from_slice(&[u8::from(!worth_it), length[0], length[1], length[2]]);
             out.extend_from_slice(&crc32c::masked(piece).to_le_bytes());

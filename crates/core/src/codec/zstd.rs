@@ -122,6 +122,7 @@ const STORED_BELOW: usize = 7;
 /// Appends `input` as one frame, which states its size.
 pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) -> Result<()> {
     if input.len() < STORED_BELOW {
+        bytes::reserve_more("zstd data", out, input.len() + 9)?;
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&[0x20, input.len() as u8, (input.len() as u8) << 3 | 1, 0, 0]);
         out.extend_from_slice(input);
@@ -135,7 +136,7 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
         };
         let encoder = slot.insert(encoder);
         let begin = out.len();
-        out.reserve(zstd_safe::compress_bound(input.len()));
+        bytes::reserve_more("zstd data", out, zstd_safe::compress_bound(input.len()))?;
         if input.len() >> window_log == 0 {
             encoder.context.compress2(&mut Tail { vec: out, begin }, input).map_err(refused)?;
             return Ok(());
@@ -157,7 +158,7 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
             if done && left == 0 {
                 return Ok(());
             }
-            out.reserve(1024);
+            bytes::reserve_more("zstd data", out, 1024)?;
         }
     })
 }

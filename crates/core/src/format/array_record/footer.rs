@@ -6,8 +6,9 @@ use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::block::{BLOCK, is_boundary};
 use crate::format::riegeli::chunk::{CHUNK_HEADER, HEADER_SPAN, StoredChunk, kind};
+use crate::format::riegeli::listed::Entry;
 use crate::format::riegeli::stream::{ChunkData, SimpleStream};
-use crate::format::riegeli::table::{Builder, ChunkTable, Entry};
+use crate::format::riegeli::table::{Builder, ChunkTable};
 use crate::format::{Decoded, Description, ReadOptions};
 use crate::storage::Storage;
 
@@ -63,7 +64,8 @@ impl Place {
         Ok(Place { footer, postscript: at })
     }
 
-    fn inconsistent(self, error: Error) -> Error {
+    /// The error for entries that do not fit each other or the file.
+    pub fn inconsistent(self, error: Error) -> Error {
         if error.is_from_outside() || matches!(error.kind(), Kind::Limit) {
             return error;
         }
@@ -110,14 +112,6 @@ fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
         return error;
     }
     error.seen_as(kind, format_args!("ArrayRecord {part} is missing or damaged")).at(at).hint(CUT)
-}
-
-/// Says that it is the footer that cannot be right.
-pub fn inconsistent(error: Error, place: Place) -> Error {
-    if error.is_from_outside() {
-        return error;
-    }
-    error.seen_as(Kind::Format, "ArrayRecord footer is inconsistent").at(place.footer)
 }
 
 /// The footer's records, whole or one at a time.

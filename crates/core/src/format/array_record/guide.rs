@@ -1,12 +1,12 @@
 //! What the footer tells a walk through the file, and whether it tells the truth.
 
-use super::footer::{Footer, Place, inconsistent};
+use super::footer::{Footer, Place};
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::riegeli::Plain;
 use crate::format::riegeli::chunk::Header;
-use crate::format::riegeli::table::{Entry, check_room};
+use crate::format::riegeli::listed::{Entry, check_room};
 use crate::format::riegeli::walk::{Guide, Next, Verdict};
 
 /// The footer, read along with the chunks that it lists.
@@ -49,7 +49,7 @@ impl<'a> Listed<'a> {
     fn advance(&mut self) -> Result<()> {
         let last = self.next.take();
         let next = self.footer.next_entry()?;
-        let wrong = |error: Error| inconsistent(error, self.place);
+        let wrong = |error: Error| self.place.inconsistent(error);
         if let Some(last) = last {
             let too_many = || wrong(Error::format("chunks hold too many records").found(last.offset));
             self.record = self.record.checked_add(last.records).ok_or_else(too_many)?;

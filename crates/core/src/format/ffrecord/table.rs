@@ -254,9 +254,9 @@ impl Table for Samples {
         self.check_hash(record, crc32fast::hash(bytes))
     }
 
-    fn decode(&self, chunk: &Chunk, stored: &[u8], _cx: &Cx<'_>) -> Result<Decoded> {
+    fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
         self.check(chunk.first_record, stored)?;
-        Decoded::new(stored.to_vec(), vec![stored.len()])
+        Decoded::new(bytes::copied("record", stored, cx)?, vec![stored.len()])
     }
 
     fn describe(&self) -> Description {

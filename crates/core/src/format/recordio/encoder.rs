@@ -210,7 +210,7 @@ impl Encoder for ChunkEncoder {
 fn pack(group: Group, codec: Codec, level: u32, spare: &Spare) -> Result<Vec<u8>> {
     let mut out = match codec {
         Codec::None => return Ok(group.bytes),
-        Codec::Gzip => gzip::compress(Wrapper::Gzip, &group.bytes, level),
+        Codec::Gzip => gzip::compress(Wrapper::Gzip, &group.bytes, level)?,
         Codec::Snappy => spare.take(),
     };
     if codec == Codec::Snappy {

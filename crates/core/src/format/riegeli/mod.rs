@@ -9,6 +9,7 @@
 //! | [`transpose_decode`] | chunks of records taken apart by field, read |
 //! | [`transpose_encode`], [`state_machine`], [`message`] | the same, written |
 //! | [`stream`] | simple chunks read record by record |
+//! | [`listed`] | what is told about chunks, checked entry by entry |
 //! | [`table`], [`compact`], [`words`] | where the chunks of a file are |
 //! | [`walk`] | every byte of a file visited |
 //! | [`encode`], [`writer`] | chunks made, and written |
@@ -17,6 +18,7 @@ pub mod block;
 pub mod chunk;
 pub mod compact;
 pub mod encode;
+pub mod listed;
 pub mod lone;
 pub mod message;
 pub mod simple;
@@ -36,7 +38,8 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use chunk::Header;
-use table::{Builder, Entry};
+use listed::Entry;
+use table::Builder;
 use walk::{Guide, Verdict};
 
 /// The plain container. It has no table of its own: opening a file goes from header to header.

@@ -6,9 +6,9 @@
 //! | equal, the last may be smaller | offset |
 //! | anything else | offset, number of the first record |
 
-use super::block;
 use super::chunk::{CHUNK_HEADER, ChunkView};
 use super::compact::Compact;
+use super::listed::{Entry, Listed};
 use super::lone;
 use super::words::{Words, WordsWriter};
 use crate::bytes;
@@ -25,36 +25,6 @@ const BELIEVED_RATIO: u64 = 256;
 /// Stands for a decoded size that the file does not tell.
 const UNKNOWN: u64 = u64::MAX;
 
-/// One chunk, as a footer or a scan tells about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Where it begins.
-    pub offset: u64,
-    /// How many records it holds.
-    pub records: u64,
-    /// Their size, where it is known.
-    pub decoded: Option<u64>,
-}
-
-impl Entry {
-    /// That a chunk like this can come next. `last` is the offset and the records of the chunk before it.
-    #[inline]
-    pub fn check(&self, last: Option<(u64, u64)>) -> Result<()> {
-        let wrong = |what: &'static str| Err(Error::format(what).found(self.offset));
-        if self.records == 0 {
-            return wrong("a chunk holds no records");
-        }
-        if !block::is_boundary(self.offset) {
-            return wrong("a chunk's offset is one where no chunk can begin");
-        }
-        match last {
-            Some((offset, _)) if offset >= self.offset => wrong("chunk offsets do not increase"),
-            Some(last) => check_room(last, self.offset),
-            None => Ok(()),
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// One record each, in a [`Compact`] list: `words` is empty.
@@ -69,51 +39,6 @@ enum Shape {
 impl Shape {
     fn words(self) -> u64 {
         if matches!(self, Shape::Equal { .. }) { 1 } else { 2 }
-    }
-}
-
-/// The sum of entries in the order of the file, each checked against the one before it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Listed {
-    chunks: u64,
-    records: u64,
-    /// Offset and records of the last chunk, if there is one.
-    last: (u64, u64),
-}
-
-impl Listed {
-    /// Adds the next entry. After an error everything is as before.
-    #[inline]
-    pub fn add(&mut self, entry: &Entry) -> Result<()> {
-        let wrong = |what: &'static str| Error::format(what).found(entry.offset);
-        if entry.records == 0 {
-            return Err(wrong("a chunk holds no records"));
-        }
-        if !block::is_boundary(entry.offset) {
-            return Err(wrong("a chunk's offset is one where no chunk can begin"));
-        }
-        if self.chunks > 0 {
-            if self.last.0 >= entry.offset {
-                return Err(wrong("chunk offsets do not increase"));
-            }
-            check_room(self.last, entry.offset)?;
-        }
-        let records = self.records.checked_add(entry.records);
-        self.records = records.ok_or_else(|| wrong("chunks hold too many records"))?;
-        self.chunks += 1;
-        self.last = (entry.offset, entry.records);
-        Ok(())
-    }
-
-    /// Checks the last entry, whose chunk ends by `end`. Returns how many records there are.
-    pub fn finish(&self, end: u64) -> Result<u64> {
-        if self.chunks > 0 {
-            if self.last.0 >= end {
-                return Err(Error::format("a chunk lies behind the end of the chunks").found(self.last.0));
-            }
-            check_room(self.last, end)?;
-        }
-        Ok(self.records)
     }
 }
 
@@ -254,18 +179,6 @@ impl<'a> Builder<'a> {
         }
         Ok(table)
     }
-}
-
-/// A chunk is at least one byte a record long.
-pub fn check_room((offset, records): (u64, u64), end: u64) -> Result<()> {
-    let room = end - offset;
-    if records <= room {
-        return Ok(());
-    }
-    Err(Error::format("a chunk cannot hold the records that it declares")
-        .at(offset)
-        .expected(format_args!("at most {room}"))
-        .found(records))
 }
 
 /// The table of chunks of one file.
@@ -526,6 +439,25 @@ mod tests {
                     assert_eq!(table.single(index as u64).unwrap(), (offset, end, decoded));
                     assert_eq!(table.locate(index as u64).unwrap().0.stored, offset..end);
                 }
+            });
+        }
+    }
+
+    #[test]
+    fn a_size_is_believed_as_far_as_the_stored_bytes_make_it_likely() {
+        for (stored, size, alone) in [
+            (1_000, BELIEVED, true),
+            (1_000, BELIEVED + 1, false),
+            (10_000, 10_000 * BELIEVED_RATIO, true),
+            (10_000, 10_000 * BELIEVED_RATIO + 1, false),
+            (1_000, 4 << 30, false),
+        ] {
+            with_cx(|cx| {
+                let mut builder = Builder::new(&ReadOptions::default(), cx);
+                builder.push(Entry { offset: 64, records: 1, decoded: Some(size) }).unwrap();
+                let table = builder.finish(64 + stored, Description::default()).unwrap();
+                assert_eq!(matches!(table.way(0).unwrap(), Way::Alone { .. }), alone, "{stored} {size}");
+                assert_eq!(table.size(0).unwrap().is_some(), alone);
             });
         }
     }

@@ -82,7 +82,7 @@ impl Encoder for RecordEncoder {
             };
             if let Some(wrapper) = wrapper {
                 encoded.hash = wrapper.checksum(&body).into();
-                let deflated = gzip::deflate_part(&body, level);
+                let deflated = gzip::deflate_part(&body, level)?;
                 spare.put(std::mem::replace(&mut body, deflated));
             }
             spare.put(group.bytes);
