@@ -192,7 +192,12 @@ fn places(size: usize) -> Vec<usize> {
     let end = size.saturating_sub(65_536);
     let chosen = |at: &usize| match size {
         ..2000 => true,
-        _ => near(*at, 0, 64) || near(*at, end, 30) || (*at < 1000 && at % 5 == 0) || at % 6007 == 0,
+        _ => {
+            near(*at, 0, 64)
+                || near(*at, end, 30)
+                || (*at < 1000 && at.is_multiple_of(5))
+                || at.is_multiple_of(6007)
+        }
     };
     (0..size).filter(chosen).collect()
 }
