@@ -138,6 +138,14 @@ impl Error {
         self
     }
 
+    /// Moves a byte offset that lies outside a range to its beginning.
+    #[must_use]
+    pub fn moved_into(mut self, range: &std::ops::Range<u64>) -> Self {
+        let is_inside = self.0.offset.is_some_and(|offset| (range.start..=range.end).contains(&offset));
+        self.0.offset = if is_inside { self.0.offset } else { Some(range.start) };
+        self
+    }
+
     /// Names the record. The outermost layer wins: it knows the number the caller used.
     #[must_use]
     pub fn for_record(mut self, record: u64) -> Self {

@@ -101,6 +101,13 @@ pub enum Span<'a> {
 }
 
 impl Span<'_> {
+    /// Damage that was found at the beginning of a range. An error may point behind it: a wrong header claims bytes that
+    /// turn out to belong to others.
+    pub fn damage(range: Range<u64>, error: Error) -> Self {
+        let error = error.moved_into(&range);
+        Span::Damage(range, error)
+    }
+
     /// The bytes of the file that the span covers.
     pub fn range(&self) -> &Range<u64> {
         match self {

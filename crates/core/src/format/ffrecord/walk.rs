@@ -10,7 +10,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
     let size = walk.storage.len();
     let (samples, header) = match Samples::read(walk.storage, walk.options.checksums, walk.cx) {
         Ok(read) => read,
-        Err(error) => return visit(Span::Damage(0..size, walk.damage(error)?)),
+        Err(error) => return visit(Span::damage(0..size, walk.damage(error)?)),
     };
     let tables = 0..samples.data_begin();
     visit_tables(walk, &samples, tables.clone(), header, visit)?;
@@ -28,7 +28,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
         };
         let before = reached..range.start;
         match lost.take() {
-            Some(error) => visit(Span::Damage(before, error))?,
+            Some(error) => visit(Span::damage(before, error))?,
             // The format lets the samples begin anywhere behind the table.
             None if !before.is_empty() => visit(Span::Unused(before))?,
             None => {}
@@ -36,7 +36,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
         reached = range.end;
         visit_sample(walk, &samples, &mut window, sample, range, visit)?;
     }
-    lost.map_or(Ok(()), |error| visit(Span::Damage(reached..size, error)))
+    lost.map_or(Ok(()), |error| visit(Span::damage(reached..size, error)))
 }
 
 /// The tables. Damage in them belongs to no sample; which samples it costs is seen when they are looked at.
@@ -48,14 +48,14 @@ fn visit_tables(
     visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
 ) -> Result<()> {
     if let Err(error) = header {
-        return visit(Span::Damage(tables, walk.damage(error)?));
+        return visit(Span::damage(tables, walk.damage(error)?));
     }
     let Err(error) = samples.check_offsets(walk.cx) else { return visit(Span::Meta(tables)) };
     let error = walk.damage(error)?;
     // The bytes of the table are as they were written. What they say is wrong, or the file was cut.
     let entry = error.offset().unwrap_or(tables.end).min(tables.end);
     visit(Span::Meta(0..entry))?;
-    visit(Span::Damage(entry..entry, error))?;
+    visit(Span::damage(entry..entry, error))?;
     visit(Span::Meta(entry..tables.end))
 }
 
@@ -80,7 +80,7 @@ fn visit_sample(
     if !walk.is_headers_only()
         && let Err(error) = samples.check_hash(sample, hash.finalize())
     {
-        return visit(Span::Damage(range, walk.damage(error.for_record(sample))?));
+        return visit(Span::damage(range, walk.damage(error.for_record(sample))?));
     }
     visit(Span::Records(SoundChunk {
         range,

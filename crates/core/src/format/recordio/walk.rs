@@ -25,7 +25,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
             Err(error) => {
                 let error = walk.damage(error.for_record(record))?;
                 let end = chunks.search(at + 1)?;
-                visit(Span::Damage(at..end, error))?;
+                visit(Span::damage(at..end, error))?;
                 (at, found_by_search) = (end, true);
                 continue;
             }
@@ -51,11 +51,11 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
                 let leads_on = range.end == chunks.size || chunks.plausible(range.end)?.is_some();
                 if !leads_on {
                     let end = chunks.search(at + 1)?;
-                    visit(Span::Damage(at..end, error))?;
+                    visit(Span::damage(at..end, error))?;
                     (at, found_by_search) = (end, true);
                     continue;
                 }
-                visit(Span::Damage(range.clone(), error))?;
+                visit(Span::damage(range.clone(), error))?;
             }
         }
         (at, record) = (range.end, record + records);

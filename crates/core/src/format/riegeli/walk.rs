@@ -105,7 +105,7 @@ pub fn walk(
                         next_by_blocks(walk, at)?
                     }
                 };
-                visit(Span::Damage(at..next, error))?;
+                visit(Span::damage(at..next, error))?;
                 at = next;
                 continue;
             }
@@ -128,7 +128,7 @@ pub fn walk(
             Ok((Found::Filler, _)) => visit(between(range, behind_records))?,
             Err(error) => {
                 let error = damage(walk, guide, range.start, Some(&header), error)?;
-                visit(Span::Damage(range, error))?;
+                visit(Span::damage(range, error))?;
             }
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn walk_plain(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Res
                     frames.search(at + 1)?
                 }
             };
-            visit(Span::Damage(at..end, error))?;
+            visit(Span::damage(at..end, error))?;
             at = end;
         }
         record += 1;

@@ -142,6 +142,9 @@ fn check_any(way: &Way, file: &[u8]) {
     assert_eq!(report.is_ok(), walked.damage.is_empty());
     for (range, error) in &walked.damage {
         let offset = error.offset().expect("damage has an offset");
+        if way.format == "array_record" && *range == (file.len() as u64..file.len() as u64) {
+            continue; // The end is missing. The error says where it should be.
+        }
         assert!(way.is_stream || (range.start..=range.end).contains(&offset), "{range:?}: {error}");
     }
     let (memory, options, cx) =
@@ -182,21 +185,37 @@ fn whole_files_add_up_and_every_consumer_sees_the_same_records() {
     }
 }
 
+/// Every byte of a small file. Of ArrayRecord, whose smallest has 128 KiB, the bytes where most of the structure is, and
+/// some of the others.
+fn places(size: usize) -> Vec<usize> {
+    let near = |at: usize, from: usize, length: usize| (from..from + length).contains(&at);
+    let end = size.saturating_sub(65_536);
+    let chosen = |at: &usize| match size {
+        ..2000 => true,
+        _ => {
+            near(*at, 0, 64)
+                || near(*at, end, 30)
+                || (*at < 1000 && at.is_multiple_of(5))
+                || at.is_multiple_of(6007)
+        }
+    };
+    (0..size).filter(chosen).collect()
+}
+
 #[test]
 fn a_flip_names_the_first_record_that_it_costs() {
     for way in ways().into_iter().filter(|way| !way.is_stream) {
         let records = numbered(11);
         let mut file = write(&way, &records);
-        // A sample of the zeros that ArrayRecord ends with, and every other byte.
-        let padding = file.iter().rev().take_while(|byte| **byte == 0).count();
-        let places = (0..file.len() - padding).filter(|&at| file[at] != 0 || at % 97 == 0 || at < 2000);
-        for at in places.collect::<Vec<_>>() {
+        for at in places(file.len()) {
             file[at] ^= 1 << (at % 8);
             let walked = salvage(way.format, &file);
             let rows = walked.rows();
             // Rows keep their order, so the first that differs is the first that is lost.
             let first = (0..records.len()).find(|&i| rows.get(i) != Some(&records[i]));
-            if let Some(first) = first {
+            // Without the number of samples, nothing is known of any of them.
+            let is_count = way.format == "ffrecord" && (4..12).contains(&at);
+            if let Some(first) = first.filter(|_| !is_count) {
                 let named: Vec<_> = walked.damage.iter().filter_map(|(_, error)| error.record()).collect();
                 assert!(named.contains(&(first as u64)), "{way:?}, byte {at}: {first} is not in {named:?}");
             }
@@ -225,8 +244,7 @@ fn a_cut_anywhere_leaves_the_records_before_it() {
                 Ok(())
             })
             .unwrap();
-        let cuts = (0..file.len()).filter(|&cut| cut < 1500 || cut % 1009 == 0 || cut + 100 > file.len());
-        for cut in cuts {
+        for cut in places(file.len()) {
             let expected =
                 ends.iter().rev().find(|(end, _)| *end <= cut as u64).map_or(0, |(_, count)| *count);
             // Samples behind a cut table are nowhere to be found, and an empty last sample cannot be missed.
@@ -239,7 +257,7 @@ fn a_cut_anywhere_leaves_the_records_before_it() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn random_damage_never_upsets_the_sums(
         way in 0usize..ways().len(),
@@ -349,8 +367,9 @@ fn a_walk_asks_often_whether_to_go_on_and_stops_when_told() {
     let size = 2 << 20;
     let small = vec![vec![1; 30]; 30_000];
     let mut files = garbage(size);
-    for way in ways().iter().filter(|way| way.options.has("codec") || way.format == "ffrecord") {
-        files.push((way.format, write(way, &small)));
+    for way in ["ffrecord", "tfrecord", "recordio", "array_record"] {
+        let way = ways().into_iter().find(|other| other.format == way).unwrap();
+        files.push((way.format, write(&way, &small)));
     }
     for (kind, bytes) in files {
         for format in ["tfrecord", "recordio", "riegeli", "array_record", "ffrecord"] {
