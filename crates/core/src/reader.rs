@@ -369,16 +369,16 @@ enum By {
 fn fill(plan: &Plan<'_>, out: &mut [u8], by: By) -> Result<()> {
     let source = plan.source;
     match &plan.place {
-        Place::Stored(Way::Direct(range)) => match borrow(source, range.start, out.len(), by)? {
-            Some(borrowed) => borrowed.with(|bytes| {
-                out.copy_from_slice(bytes);
-                source.table.check(plan.record, out)
-            }),
-            None => {
-                source.storage.read_at(range.start, out)?;
-                source.table.check(plan.record, out)
+        Place::Stored(Way::Direct(range)) => {
+            if let Some(borrowed) = &borrow(source, range.start, out.len(), by)? {
+                out.copy_from_slice(borrowed.bytes());
+                if let Some(done) = borrowed.believed(source.table.check(plan.record, out)) {
+                    return done;
+                }
             }
-        },
+            source.storage.read_at(range.start, out)?;
+            source.table.check(plan.record, out)
+        }
         Place::Stored(Way::Alone(chunk, _)) => {
             with_stored(source, chunk, by, |stored| source.table.decode_into(chunk, stored, out))
         }
@@ -404,8 +404,10 @@ fn with_stored<T>(
         static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
     let length = chunk.stored.end.saturating_sub(chunk.stored.start);
-    if let Some(borrowed) = borrow(source, chunk.stored.start, bytes::in_memory("chunk", length)?, by)? {
-        return borrowed.with(act);
+    if let Some(borrowed) = &borrow(source, chunk.stored.start, bytes::in_memory("chunk", length)?, by)?
+        && let Some(done) = borrowed.believed(act(borrowed.bytes()))
+    {
+        return done;
     }
     let length = stored_length(source, chunk)?;
     // Taken, not borrowed: a storage in Python may read records itself while it is being read from.

@@ -148,7 +148,6 @@ fn is_of_this_machine(file: &std::fs::File) -> bool {
 pub struct MappedRange<'a> {
     file: &'a LocalFile,
     map: &'a Map,
-    at: usize,
     bytes: &'a [u8],
 }
 
@@ -160,40 +159,40 @@ impl<'a> MappedRange<'a> {
         self.bytes
     }
 
-    /// Whether what was made of the bytes is to be believed. If not, [`read`](Self::read) has the right ones, or says
-    /// what is wrong. `is_ok`: they made sense.
+    /// Whether all of the bytes were the file's when they were read. False: perhaps, see [`settle`](Self::settle).
     #[inline]
-    pub fn is_intact(&self, is_ok: bool) -> Result<bool> {
+    pub fn is_intact(&self) -> bool {
         if !self.file.is_checked {
-            // A file that is cut inside a page reads as zeros from there to the end of the page, with no signal. A
-            // checksum sees that. Without one, a look at the last byte finds every cut but those in the last page,
-            // and only who reads from that one has to ask for the size.
-            self.map.touch_end();
+            return self.is_intact_unchecked();
         }
+        self.map.state_after_reading() == State::Intact
+    }
+
+    /// A file that is cut inside a page reads as zeros from there to the end of the page, with no signal. A checksum
+    /// sees that. Without one, a look at the last byte finds every cut but those in the last page, and only who reads
+    /// from that one has to ask for the size.
+    fn is_intact_unchecked(&self) -> bool {
+        self.map.touch_end();
+        self.map.state_after_reading() == State::Intact
+            && (!self.map.is_in_last_page(self.end()) || self.file.unchanged().is_ok())
+    }
+
+    /// Where the range ends in the file.
+    fn end(&self) -> u64 {
+        (self.bytes.as_ptr_range().end as usize - self.map.bytes().as_ptr() as usize) as u64
+    }
+
+    /// [`Borrowed::believed`] where there is doubt.
+    #[cold]
+    #[inline(never)]
+    pub fn settle<T>(&self, result: Result<T>) -> Option<Result<T>> {
         match self.map.state_after_reading() {
-            State::Intact => {
-                Ok(is_ok && (self.file.is_checked || !self.is_in_last_page()) || self.is_unchanged())
-            }
-            State::Faulted => Ok(false),
             State::Retired => {
-                Err(Error::closed("these records were closed meanwhile").hint("open them again"))
+                Some(Err(Error::closed("these records were closed meanwhile").hint("open them again")))
             }
+            State::Intact if self.is_intact() && self.file.unchanged().is_ok() => Some(result),
+            _ => None,
         }
-    }
-
-    fn is_in_last_page(&self) -> bool {
-        self.at + self.bytes.len() > self.map.last_page()
-    }
-
-    #[cold]
-    fn is_unchanged(&self) -> bool {
-        self.file.unchanged().is_ok()
-    }
-
-    /// The same range, by a positional read.
-    #[cold]
-    pub fn read(&self) -> Result<Vec<u8>> {
-        super::read_vec(self.file, "range", self.at as u64, self.bytes.len() as u64)
     }
 }
 
@@ -405,7 +404,7 @@ impl Storage for LocalFile {
         if map.state() != State::Intact || !sigbus::protects_this_thread() {
             return Ok(None);
         }
-        Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes })))
+        Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, bytes })))
     }
 
     fn release(&self) {
@@ -459,7 +458,7 @@ impl Storage for LocalFile {
     fn export(&self, range: Range<u64>) -> bool {
         let Some(map) = self.map.as_ref().filter(|_| sigbus::protects_this_thread()) else { return false };
         // A file that was cut inside its last page shows only in its size.
-        (range.end <= map.last_page() as u64 || self.unchanged().is_ok()) && map.export()
+        (!map.is_in_last_page(range.end) || self.unchanged().is_ok()) && map.export()
     }
 
     #[cfg(target_os = "linux")]

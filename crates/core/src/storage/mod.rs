@@ -133,8 +133,8 @@ pub trait Storage: Send + Sync {
     fn prefetch(&self, _range: Range<u64>) {}
 }
 
-/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if it was done by
-/// [`with`](Self::with).
+/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if
+/// [`believed`](Self::believed) says so afterwards.
 pub enum Borrowed<'a> {
     /// In memory, where nobody changes them.
     Memory(&'a [u8]),
@@ -154,17 +154,16 @@ impl Borrowed<'_> {
         }
     }
 
-    /// The result of `act` on the bytes. If the mapped file was truncated or failed meanwhile, `act` is called again,
-    /// with what a positional read gives.
+    /// `result`, which was made of the bytes, if it is to be believed. None: the mapped file was truncated or failed
+    /// meanwhile; read the same range by a positional read, which has the right bytes or says what is wrong.
     #[inline]
-    pub fn with<T>(&self, mut act: impl FnMut(&[u8]) -> Result<T>) -> Result<T> {
+    pub fn believed<T>(&self, result: Result<T>) -> Option<Result<T>> {
         match self {
-            Borrowed::Memory(bytes) => act(bytes),
+            Borrowed::Memory(_) => Some(result),
             #[cfg(target_os = "linux")]
-            Borrowed::Mapped(range) => {
-                let result = act(range.bytes());
-                if range.is_intact(result.is_ok())? { result } else { act(&range.read()?) }
-            }
+            Borrowed::Mapped(range) if result.is_ok() && range.is_intact() => Some(result),
+            #[cfg(target_os = "linux")]
+            Borrowed::Mapped(range) => range.settle(result),
         }
     }
 }
