@@ -90,10 +90,10 @@ impl Map {
         unsafe { self.begin.as_ptr().add(self.len - 1).read_volatile() };
     }
 
-    /// Where the last page begins.
+    /// Whether a range that ends there has bytes in the last page.
     #[inline]
-    pub fn last_page(&self) -> usize {
-        (self.len - 1) & !(rustix::param::page_size() - 1)
+    pub fn is_in_last_page(&self, end: u64) -> bool {
+        end > ((self.len - 1) & !(rustix::param::page_size() - 1)) as u64
     }
 
     /// Closes the file at once, whoever is reading: what they have is marked as not to be believed. The map stays if

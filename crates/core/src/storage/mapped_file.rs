@@ -54,7 +54,7 @@ impl<'a> MappedRange<'a> {
     }
 
     fn is_in_last_page(&self) -> bool {
-        self.at + self.bytes.len() > self.map.last_page()
+        self.map.is_in_last_page((self.at + self.bytes.len()) as u64)
     }
 
     #[cold]
@@ -116,7 +116,7 @@ impl Mapped for LocalFile {
     fn export(&self, range: Range<u64>) -> bool {
         let Some(map) = self.map.as_ref().filter(|_| sigbus::protects_this_thread()) else { return false };
         // A file that was cut inside its last page shows only in its size.
-        (range.end <= map.last_page() as u64 || self.unchanged().is_ok()) && map.export()
+        (!map.is_in_last_page(range.end) || self.unchanged().is_ok()) && map.export()
     }
 
     fn unexport(&self) {
