@@ -1,0 +1,45 @@
+"""What a caller may name as a place to read from or write to: a local path. URLs are refused here, by their scheme."""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["refuse_mangled_url", "refuse_url"]
+
+# A scheme has two characters or more: "C:" is a drive of Windows.
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+# What `pathlib` makes of a URL: "gs://bucket/x" becomes "gs:/bucket/x", or "gs:\bucket\x" on Windows.
+_MANGLED_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):[/\\]+")
+
+
+def refuse_url(text: str) -> None:
+    """Raises ValueError if `text` is a URL.
+
+    >>> refuse_url("data/train.ffr")
+    >>> refuse_url("C:/data/train.ffr")
+    >>> refuse_url("gs://bucket/train.ffr")
+    Traceback (most recent call last):
+    ValueError: 'gs://bucket/train.ffr' is a URL, and gs:// is not supported; pass a local path
+    """
+    match = _URL.match(text)
+    if match is not None:
+        raise ValueError(f"{text!r} is a URL, and {match[1]}:// is not supported; pass a local path")
+
+
+def refuse_mangled_url(path: os.PathLike[str]) -> None:
+    """Raises ValueError if `path` was made from a URL: `pathlib` drops one of its slashes.
+
+    >>> from pathlib import Path
+    >>> refuse_mangled_url(Path("data/train.ffr"))
+    >>> refuse_mangled_url(Path("gs://bucket/train.ffr"))
+    Traceback (most recent call last):
+    ValueError: 'gs:/bucket/train.ffr' looks like a gs:// URL that a path object has changed; pass a URL as a str, ...
+    """
+    text = os.fspath(path)
+    match = _MANGLED_URL.match(text) if isinstance(text, str) else None
+    if match is not None:
+        raise ValueError(
+            f"{text!r} looks like a {match[1]}:// URL that a path object has changed; pass a URL as a str, "
+            "and a local path of that name as an absolute path"
+        )
