@@ -15,7 +15,7 @@ import os as _os
 import warnings as _warnings
 
 from anyrecord import _core
-from anyrecord._core import Permutation
+from anyrecord._core import Permutation, RecordsIterator
 from anyrecord.combine import concat, mix
 from anyrecord.convert import Converted, convert
 from anyrecord.errors import (
@@ -29,6 +29,7 @@ from anyrecord.errors import (
 from anyrecord.files import Info, Report, info, verify
 from anyrecord.folder import Folder
 from anyrecord.index import build_index
+from anyrecord.iteration import Batches, BatchIterator, MappedIterator
 from anyrecord.mapped import MappedRecords
 from anyrecord.options import Limits
 from anyrecord.packing import pack
@@ -36,6 +37,8 @@ from anyrecord.records import Location, Records, open
 from anyrecord.writer import Writer, create
 
 __all__ = [
+    "BatchIterator",
+    "Batches",
     "ChecksumError",
     "ClosedError",
     "Converted",
@@ -45,10 +48,12 @@ __all__ = [
     "LimitError",
     "Limits",
     "Location",
+    "MappedIterator",
     "MappedRecords",
     "Permutation",
     "RecordError",
     "Records",
+    "RecordsIterator",
     "Report",
     "TruncatedError",
     "Writer",

@@ -6,12 +6,13 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Unpack
 
 from anyrecord import _core
+from anyrecord._calls import Progress
 from anyrecord.options import Limits, OpenOptions, open_options
 from anyrecord.paths import FileRange, existing_shards, expand, renamed
-from anyrecord.writer import Creating, FormatOptions, Writer, count_option, format_of, new_writer, sharding_of
+from anyrecord.writer import Creating, FormatOptions, Writer, format_of, new_writer, sharding_of, threads_option
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # in the standard library from Python 3.12 on
@@ -44,10 +45,10 @@ def convert(
     format: str | None = None,
     overwrite: bool = False,
     durable: bool = True,
-    shards: int | None = None,
-    shard_bytes: int | None = None,
-    shard_records: int | None = None,
-    threads: int | None = None,
+    shards: SupportsIndex | None = None,
+    shard_bytes: SupportsIndex | None = None,
+    shard_records: SupportsIndex | None = None,
+    threads: SupportsIndex | None = None,
     map: Callable[[bytes], Buffer | None] | None = None,
     verify: bool = True,
     progress: Callable[[int, int], object] | None = None,
@@ -111,7 +112,7 @@ def convert(
             format=format or format_of(name),
             overwrite=bool(overwrite),
             durable=bool(durable),
-            threads=_cores() if threads is None else count_option("threads", threads, 0, 1024) or 0,
+            threads=_cores() if threads is None else threads_option(threads),
             sharding=sharding,
             num_records=None,
             tally=bool(verify),
@@ -204,15 +205,14 @@ def _identity(path: str) -> object:
 
 def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job) -> Converted:
     written: list[Writer] = []
-    before = 0
+    before, tell = 0, Progress(job.progress, job.total)
     try:
         for files, path in pairs:
             written.append(_write(files, path, job, before))
             before += sum(os.path.getsize(file.path) for file in files)
-            if job.progress is not None and before < job.total:
-                job.progress(before, job.total)
-        if job.progress is not None:
-            job.progress(job.total, job.total)
+            if before < job.total:
+                tell(before)
+        tell(job.total)
         paths = _publish(written, job.creating)
     finally:
         for writer in written:
@@ -252,7 +252,7 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
         # Its table stands in front; with the count it is written in one pass.
         creating = replace(creating, num_records=_core.count_records(inputs, job.reading))
     progress = job.progress
-    step = None if progress is None else _Step(progress, before, job.total)
+    step = None if progress is None else Progress(progress, job.total, before)
     writer = new_writer(path, creating, job.options)
     try:
         total = sum(os.path.getsize(file.path) for file in files)
@@ -264,13 +264,3 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
         writer._discard()
         raise
     return writer
-
-
-class _Step:
-    """Progress in some files as progress in all."""
-
-    def __init__(self, progress: Callable[[int, int], object], before: int, total: int) -> None:
-        self.progress, self.before, self.total = progress, before, total
-
-    def __call__(self, done: int, _total: int) -> None:
-        self.progress(self.before + done, self.total)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyrecord import _core
+from anyrecord._calls import Progress
 from anyrecord.errors import RecordError
 from anyrecord.options import Limits, OpenOptions, open_options
 from anyrecord.paths import expand
@@ -161,21 +162,11 @@ def _verify_paths(
 ) -> list[tuple[str, dict[str, Any]]]:
     total, before, found = sum(os.path.getsize(path) for path in paths), 0, []
     for path in paths:
-        step = None if progress is None else _Step(progress, before, total)
+        step = None if progress is None else Progress(progress, total, before)
         report = _core.verify_path(path, options, step)
         before += report["file_bytes"]
         found.append((path, report))
     return found
-
-
-class _Step:
-    """Progress in one file as progress in all."""
-
-    def __init__(self, progress: Callable[[int, int], object], before: int, total: int) -> None:
-        self.progress, self.before, self.total = progress, before, total
-
-    def __call__(self, done: int, _size: int) -> None:
-        self.progress(self.before + done, self.total)
 
 
 def _report(files: list[tuple[str, dict[str, Any]]]) -> Report:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from anyrecord._calls import Progress
 from anyrecord.listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
 from anyrecord.writer import create
 
@@ -53,17 +54,16 @@ def pack(
     _refuse_inside(folder, name)
     files = _Files()
     files.scan(folder, files.tree, (), 0)
-    total = sum(files.sizes)
+    tell = Progress(progress, sum(files.sizes))
     with create(name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=len(files.paths) + 1) as out:
         done = 0
         for path, size in zip(files.paths, files.sizes, strict=True):
             out.write(_contents(path))
             done += size
-            if progress is not None:
-                progress(done, total)
+            tell(done)
         out.write(dump(files.tree))
-    if progress is not None and not files.paths:
-        progress(0, 0)
+    if not files.paths:
+        tell(0)
 
 
 def _refuse_inside(folder: str, target: str) -> None:

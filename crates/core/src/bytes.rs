@@ -42,8 +42,38 @@ pub fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
 pub fn reserved(what: &'static str, length: u64) -> Result<Vec<u8>> {
     let mut buffer = Vec::new();
     let reserved = buffer.try_reserve_exact(in_memory(what, length)?);
-    reserved.map_err(|_| Error::new(Kind::Memory, format!("no memory for {what} of {length} bytes")))?;
+    reserved.map_err(|_| no_memory(what, length))?;
     Ok(buffer)
+}
+
+/// An empty list with room for `count` entries, or an error where there is no memory for them.
+pub fn list<T>(what: &'static str, count: u64) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    let reserved = list.try_reserve_exact(in_memory(what, count)?);
+    reserved.map_err(|_| no_memory(what, count.saturating_mul(size_of::<T>() as u64)))?;
+    Ok(list)
+}
+
+/// Appends to a list that a file or a caller makes long, or fails where there is no memory for one more.
+#[inline]
+pub fn push<T>(what: &'static str, list: &mut Vec<T>, entry: T) -> Result<()> {
+    if list.len() == list.capacity() {
+        grow(what, list)?;
+    }
+    list.push(entry);
+    Ok(())
+}
+
+#[cold]
+fn grow<T>(what: &'static str, list: &mut Vec<T>) -> Result<()> {
+    let bytes = 2 * list.len() as u64 * size_of::<T>() as u64;
+    list.try_reserve(list.len().max(4)).map_err(|_| no_memory(what, bytes))
+}
+
+/// The error for memory that cannot be had.
+#[cold]
+pub fn no_memory(what: &str, bytes: u64) -> Error {
+    Error::new(Kind::Memory, format!("no memory for {what} of {bytes} bytes"))
 }
 
 /// A little-endian u32 at `at`, which the caller has bounds-checked by construction.

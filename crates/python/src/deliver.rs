@@ -1,8 +1,10 @@
 //! Where records go: new `bytes` objects, or one buffer of the caller's.
 
 use crate::errors::external;
+use anyrecord::bytes;
 use anyrecord::error::{Error, Result};
 use anyrecord::reader::{Deliver, Export};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -71,20 +73,31 @@ pub struct BytesList {
 }
 
 impl BytesList {
-    pub fn new(count: usize) -> Self {
-        BytesList { objects: (0..count).map(|_| None).collect() }
+    pub fn new(count: usize) -> Result<Self> {
+        let mut objects = bytes::list("a list of records", count as u64)?;
+        objects.resize_with(count, || None);
+        Ok(BytesList { objects })
     }
 
-    /// The objects, all delivered, the last one first.
-    pub fn into_reversed(self) -> Vec<Py<PyBytes>> {
-        self.objects.into_iter().rev().flatten().collect()
+    /// The objects, the last one first.
+    pub fn into_reversed(self) -> PyResult<Vec<Py<PyBytes>>> {
+        // At most as many as are read ahead.
+        self.objects.into_iter().rev().map(|object| object.ok_or_else(not_delivered)).collect()
     }
 
     /// The objects as a list.
     pub fn into_list(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+        if self.objects.iter().any(Option::is_none) {
+            return Err(not_delivered());
+        }
         let delivered = self.objects.into_iter().map(|object| object.map(|object| object.into_bound(py)));
         PyList::new(py, delivered)
     }
+}
+
+#[cold]
+fn not_delivered() -> PyErr {
+    PyRuntimeError::new_err("a record of a batch was not delivered; please report this")
 }
 
 impl Deliver for BytesList {
@@ -120,10 +133,14 @@ pub struct OneBuffer<'a> {
 impl<'a> OneBuffer<'a> {
     /// `sizes`: of each record, if all are known.
     pub fn new(out: &'a mut [u8], count: usize, sizes: Option<&[u64]>) -> Result<Self> {
-        let mut buffer = OneBuffer { out, ends: Vec::with_capacity(count), loose: Vec::new() };
+        let ends = bytes::list("places of records", count as u64)?;
+        let mut buffer = OneBuffer { out, ends, loose: Vec::new() };
         match sizes {
             Some(sizes) => buffer.place(sizes.iter().copied())?,
-            None => buffer.loose = vec![Vec::new(); count],
+            None => {
+                buffer.loose = bytes::list("a list of records", count as u64)?;
+                buffer.loose.resize_with(count, Vec::new);
+            }
         }
         Ok(buffer)
     }

@@ -3,7 +3,7 @@
 //! The core calls these detached from Python. The lock is taken while detached, and only then the GIL, so that no
 //! thread ever holds the GIL while it waits for the lock.
 
-use crate::errors::external;
+use crate::errors::{external, not_an_end};
 use crate::owned::Owned;
 use anyrecord::error::{Error, Result};
 use anyrecord::storage::Storage;
@@ -45,6 +45,10 @@ pub struct FileLike {
 
 impl FileLike {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::measured(object).map_err(|error| not_an_end(object.py(), error))
+    }
+
+    fn measured(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if !has_method(object, "read")? {
             return Err(PyTypeError::new_err(format!(
                 "expected a path, a list of paths, bytes, or a file object with read and seek, not {}",
@@ -123,6 +127,10 @@ pub struct FileLikeOutput {
 
 impl FileLikeOutput {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::looked_at(object).map_err(|error| not_an_end(object.py(), error))
+    }
+
+    fn looked_at(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         if !has_method(object, "write")? {
             return Err(PyTypeError::new_err(format!(
                 "expected a path or a file object with write, not {}",

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `errors` | core errors as Python exceptions |
 //! | `indices` | what Python indexes with, as record numbers |
+//! | `numbers` | whole numbers as arguments |
 //! | `deliver` | where records go: `bytes` objects, or one buffer of the caller's |
 //! | `opening` | paths and objects as a `Source` |
 //! | `views` | shuffled, concatenated and mixed sources |
@@ -23,6 +24,7 @@ mod file_like;
 mod files;
 mod indices;
 mod iteration;
+mod numbers;
 mod opening;
 mod order;
 mod owned;

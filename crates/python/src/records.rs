@@ -6,6 +6,7 @@ use crate::indices;
 use crate::iteration::RecordsIterator;
 use crate::opening::Source;
 use crate::views::fingerprint_of;
+use anyrecord::bytes;
 use anyrecord::format::Table;
 use anyrecord::reader::{Plan, Reader};
 use anyrecord::view::View;
@@ -63,7 +64,7 @@ pub fn read_many(
 ) -> PyResult<BytesList> {
     py.detach(|| {
         view.get_many(&mut positions);
-        let mut list = BytesList::new(positions.len());
+        let mut list = BytesList::new(positions.len())?;
         reader.read_batch(&positions, &mut list)?;
         Ok(list)
     })
@@ -193,22 +194,40 @@ impl Records {
             unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
         let read = py.detach(|| {
             self.view.get_many(&mut records);
-            let sizes: Option<Vec<u64>> =
-                records.iter().map(|&r| self.reader.size(r)).collect::<anyrecord::Result<_>>()?;
-            let mut deliver = OneBuffer::new(out, records.len(), sizes.as_deref())?;
+            let mut sizes = bytes::list("sizes of records", records.len() as u64)?;
+            for &record in &records {
+                let Some(size) = self.reader.size(record)? else { break };
+                sizes.push(size);
+            }
+            let known = (sizes.len() == records.len()).then_some(&*sizes);
+            let mut deliver = OneBuffer::new(out, records.len(), known)?;
             self.reader.read_batch(&records, &mut deliver)?;
             deliver.finish()
         });
         let ends = read.map_err(Failure)?;
-        let numbers = std::iter::once(0).chain(ends).flat_map(|end| (end as u64).to_ne_bytes());
-        Ok(PyBytes::new(py, &numbers.collect::<Vec<u8>>()))
+        PyBytes::new_with(py, 8 * (ends.len() + 1), |out| {
+            let numbers = std::iter::once(0).chain(ends);
+            for (place, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+                *place = (number as u64).to_ne_bytes();
+            }
+            Ok(())
+        })
+    }
+
+    /// `(position, file name, number in the file)` of the record at an index, without a look at the file.
+    fn _place(&self, index: &Bound<'_, PyAny>) -> PyResult<(u64, String, u64)> {
+        let Some(position) = indices::one(index, self.view.len())? else {
+            return Err(PyTypeError::new_err("one record number is needed"));
+        };
+        let (shard, record) = self.reader.locate(self.view.get(position)).map_err(Failure)?;
+        Ok((position, self.reader.shards()[shard].name(), record))
     }
 
     /// The sizes of all records as little-endian 64-bit integers, if the files know them without reading.
     fn _sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let sizes = py.detach(|| -> anyrecord::Result<Option<Vec<u8>>> {
             self.reader.check_open()?;
-            let mut sizes = anyrecord::bytes::reserved("sizes", self.view.len().saturating_mul(8))?;
+            let mut sizes = bytes::reserved("sizes", self.view.len().saturating_mul(8))?;
             for position in 0..self.view.len() {
                 match self.reader.size(self.view.get(position))? {
                     Some(size) => sizes.extend(size.to_ne_bytes()),
