@@ -48,6 +48,7 @@ PUBLIC = [
     "mix",
     "open",
     "pack",
+    "unpack",
     "verify",
 ]
 """A name that is added here is promised to everybody; one that is taken away breaks somebody."""

@@ -27,7 +27,7 @@ from anyrecord.errors import (
     TruncatedError,
 )
 from anyrecord.files import Info, Report, info, verify
-from anyrecord.folder import Folder
+from anyrecord.folder import Folder, unpack
 from anyrecord.index import build_index
 from anyrecord.iteration import Batches, BatchIterator, MappedIterator
 from anyrecord.mapped import MappedRecords
@@ -65,6 +65,7 @@ __all__ = [
     "mix",
     "open",
     "pack",
+    "unpack",
     "verify",
 ]
 

@@ -21,7 +21,7 @@ from anyrecord.errors import FormatError
 from anyrecord.listing import Tree, walk
 from anyrecord.records import Records
 
-__all__ = ["unpack"]
+__all__ = ["check_names", "write_tree"]
 
 _BATCH_BYTES = 32 << 20
 _BATCH_FILES = 1024
@@ -33,7 +33,7 @@ _WINDOWS = re.compile(
 """Names that mean something else on Windows: devices, streams, other folders, or names without their last dot."""
 
 
-def unpack(
+def write_tree(
     records: Records, tree: Tree, target: str, overwrite: bool, progress: Callable[[int, int], object] | None
 ) -> None:
     """Writes what `tree` lists to the folder `target`; see `Folder.unpack`."""

@@ -19,7 +19,12 @@ __all__ = ["Writer", "create"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
-_CODEC_OF_SUFFIX = {".tfrecord.gz": "gzip", ".tfrecord.zlib": "zlib"}
+_CODEC_OF_SUFFIX = {
+    ".tfrecord.gz": "gzip",
+    ".tfrecord.zlib": "zlib",
+    ".tfrecords.gz": "gzip",
+    ".tfrecords.zlib": "zlib",
+}
 
 
 @dataclass(frozen=True, slots=True)

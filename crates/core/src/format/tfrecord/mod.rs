@@ -41,7 +41,7 @@ impl Format for TfRecord {
     }
 
     fn suffixes(&self) -> &'static [&'static str] {
-        &[".tfrecord", ".tfrecord.gz", ".tfrecord.zlib"]
+        &[".tfrecord", ".tfrecord.gz", ".tfrecord.zlib", ".tfrecords", ".tfrecords.gz", ".tfrecords.zlib"]
     }
 
     fn probe(&self, storage: &dyn Storage) -> Result<Probe> {
