@@ -75,7 +75,8 @@ def test_map_works_on_what_the_view_gives_and_none_is_left_out() -> None:
     records = make("a.ffr")
     anyrecord.convert(records[5:], "b.ffr", map=lambda record: record + b"!" if record else None)
     assert list(anyrecord.open("b.ffr")) == [record + b"!" for record in RECORDS[5:] if record]
-    anyrecord.convert(records.map(len), "c.ffr", map=lambda size: b"%d" % size if size > 3 else None)
+    of_sizes: Any = lambda size: b"%d" % size if size > 3 else None  # noqa: E731
+    anyrecord.convert(records.map(len), "c.ffr", map=of_sizes)
     assert list(anyrecord.open("c.ffr")) == [b"%d" % len(record) for record in RECORDS if len(record) > 3]
     anyrecord.convert(records.map(lambda record: record or None), "d.ffr", shards=2)
     assert list(anyrecord.open("d.ffr@2")) == [record for record in RECORDS if record]
