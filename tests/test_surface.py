@@ -25,6 +25,7 @@ PUBLIC = [
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "FileInfo",
     "Folder",
     "FormatError",
     "Info",

@@ -26,7 +26,7 @@ from anyrecord.errors import (
     RecordError,
     TruncatedError,
 )
-from anyrecord.files import Info, Report, info, verify
+from anyrecord.files import FileInfo, Info, Report, info, verify
 from anyrecord.folder import Folder, unpack
 from anyrecord.index import build_index
 from anyrecord.iteration import Batches, BatchIterator, MappedIterator
@@ -42,6 +42,7 @@ __all__ = [
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "FileInfo",
     "Folder",
     "FormatError",
     "Info",

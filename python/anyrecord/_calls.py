@@ -28,16 +28,18 @@ class Progress:
     7 of 10
     """
 
-    def __init__(self, function: Callable[[int, int], object] | None, total: int, before: int = 0) -> None:
+    def __init__(
+        self, function: Callable[[int, int], object] | None, total: int | None = None, before: int = 0
+    ) -> None:
         if function is not None and not callable(function):
             raise TypeError(f"progress needs a function, not {type(function).__name__}")
         self._function, self._total, self._before = function, total, before
 
-    def __call__(self, done: int, _size: int | None = None) -> None:
-        """To be called with what is done of the part."""
+    def __call__(self, done: int, size: int = 0) -> None:
+        """To be called with what is done of the part; `size` is all of it, where no total was given."""
         if self._function is None:
             return
         try:
-            self._function(self._before + done, self._total)
+            self._function(self._before + done, size if self._total is None else self._total)
         except StopIteration as error:
             raise not_an_end(error) from error

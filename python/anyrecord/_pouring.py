@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -39,15 +40,17 @@ def options_of(view: View) -> OpenOptions:
 
 def files_of(view: View) -> list[FileRange]:
     """The files that the records come from, as far as they have paths."""
-    paths = (file[-1] for file in _records(view)._source.files())
-    return [FileRange(path) for path in dict.fromkeys(paths) if path is not None]
+    paths = (os.path.normpath(file[-1]) for file in _records(view)._source.files() if file[-1] is not None)
+    return [FileRange(path) for path in dict.fromkeys(paths)]
 
 
 def source_bytes(view: View) -> int:
     """The size of the files that the records come from, each counted once."""
     source = _records(view)._source
-    names = (absolute or (number, name) for number, (name, *_, absolute) in enumerate(source.files()))
-    return sum(dict(zip(names, (about[3] for about in source.descriptions()), strict=True)).values())
+    # Only paths can be named twice.
+    names = [os.path.normpath(file[-1]) if file[-1] else number for number, file in enumerate(source.files())]
+    sizes = (about[3] for about in source.descriptions())
+    return sum(dict(zip(names, sizes, strict=True)).values())
 
 
 def pour(

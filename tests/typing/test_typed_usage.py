@@ -165,7 +165,10 @@ def test_creating(tmp_path: Path) -> None:
 def test_files_as_a_whole(records: Records) -> None:
     about = assert_type(anyrecord.info("a.ffr"), Info)
     assert_type(about.records, int)
-    assert_type(about.record_bytes, int | None)
+    assert_type(about.record_bytes, int)
+    assert_type(about.decoded_bytes, int | None)
+    assert_type(about.files, tuple[anyrecord.FileInfo, ...])
+    assert_type(about.files[0].records, int)
     assert_type(about.ratio, float | None)
     assert_type(about.paths, tuple[str, ...])
     report = assert_type(anyrecord.verify("a.ffr", progress=lambda done, total: None), Report)

@@ -178,8 +178,14 @@ pub enum Span {
     Meta(Range<u64>),
     /// Records.
     Records {
-        /// The bytes of the file that hold them.
+        /// The bytes of the file that hold them. Where each chunk has a place in a [`Table`], those that the table has.
         range: Range<u64>,
+        /// How many bytes of the range are structure: headers, checksums and the like around the records.
+        meta: u64,
+        /// How many chunks there are.
+        chunks: u64,
+        /// The number of the first record.
+        first: u64,
         /// How many there are.
         records: u64,
         /// Their size, decoded.
@@ -230,8 +236,11 @@ pub enum Way {
 pub struct Description {
     /// Name of the compression, where one is known for the whole file.
     pub codec: Option<String>,
+    /// Bytes of the file that hold records: what a [`walk`](Format::walk) finds in ranges of records less the structure
+    /// in them.
+    pub record_bytes: u64,
     /// Bytes of all records, decoded, where the table knows them.
-    pub record_bytes: Option<u64>,
+    pub decoded_bytes: Option<u64>,
     /// The options that the writer left in the file.
     pub options: Option<String>,
 }

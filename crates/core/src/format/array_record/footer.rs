@@ -219,8 +219,8 @@ impl<'a> Footer<'a> {
         let codec = self.metadata.options.as_deref().and_then(codec_in);
         let description = Description {
             codec: codec.map(|codec| codec.name().to_owned()),
-            record_bytes: None,
             options: self.metadata.options,
+            ..Description::default()
         };
         builder.finish(place.footer, description).map_err(wrong)
     }

@@ -13,6 +13,8 @@ pub struct Listed<'a> {
     footer: Footer<'a>,
     place: Place,
     next: Option<Entry>,
+    /// How many records the chunks before `next` hold.
+    passed: u64,
     /// Whether chunks may be missing because there was damage where they should be.
     excused: bool,
     problem: Option<Error>,
@@ -22,7 +24,14 @@ impl<'a> Listed<'a> {
     /// Along a footer that was just opened.
     pub fn new(mut footer: Footer<'a>, place: Place) -> Result<Self> {
         let next = footer.next_entry()?;
-        Ok(Listed { footer, place, next, excused: false, problem: None })
+        Ok(Listed { footer, place, next, passed: 0, excused: false, problem: None })
+    }
+
+    /// Goes on to the next entry.
+    fn pass(&mut self, entry: &Entry) -> Result<()> {
+        self.passed = self.passed.saturating_add(entry.records);
+        self.next = self.footer.next_entry()?;
+        Ok(())
     }
 
     /// Passes over entries of chunks before `at`, which were not found.
@@ -32,7 +41,7 @@ impl<'a> Listed<'a> {
                 let missing = Error::format("footer lists a chunk that is not there").found(entry.offset);
                 self.problem.get_or_insert(missing);
             }
-            self.next = self.footer.next_entry()?;
+            self.pass(&entry)?;
         }
         Ok(())
     }
@@ -44,7 +53,7 @@ impl<'a> Listed<'a> {
         let Some(entry) = self.next.filter(|entry| entry.offset == begin) else {
             return Err(Error::format("chunk is not in the footer"));
         };
-        self.next = self.footer.next_entry()?;
+        self.pass(&entry)?;
         let header = &chunk.header;
         if entry.records != header.records || entry.decoded.is_some_and(|decoded| decoded != header.decoded) {
             return Err(Error::format("footer and chunk disagree")
@@ -83,6 +92,11 @@ impl Guide for Listed<'_> {
         let known =
             [self.next.map(|entry| entry.offset), Some(self.place.footer), Some(self.place.postscript)];
         Ok(known.into_iter().flatten().find(|&offset| offset > damage))
+    }
+
+    fn record_at(&mut self, at: u64) -> Result<Option<u64>> {
+        self.skip_to(at)?;
+        Ok(Some(self.passed))
     }
 
     fn may_end(&self, at: u64) -> bool {

@@ -32,7 +32,17 @@ impl Samples {
     }
 
     /// The tables, structurally sound, and apart from them whether their checksum is right.
-    pub(super) fn read(storage: &dyn Storage, checksums: bool) -> Result<(Self, Result<()>)> {
+    fn read(storage: &dyn Storage, checksums: bool) -> Result<(Self, Result<()>)> {
+        let (samples, header) = Self::load(storage, checksums)?;
+        match samples.check_offsets() {
+            Ok(()) => Ok((samples, header)),
+            // The checksum tells more: offsets that are out of order because of it are its consequence.
+            Err(structure) => Err(header.err().unwrap_or(structure)),
+        }
+    }
+
+    /// The tables, whatever is in them, and apart from them whether their checksum is right.
+    pub(super) fn load(storage: &dyn Storage, checksums: bool) -> Result<(Self, Result<()>)> {
         let file_size = storage.len();
         if file_size < HEADER {
             return Err(Error::truncated("FFRecord header is cut")
@@ -51,11 +61,7 @@ impl Samples {
 
         let samples = Samples { tables, n, file_size, checksums, old: stored == 0 && checksums };
         let header = if checksums && stored != 0 { samples.check_header(stored, &head[4..]) } else { Ok(()) };
-        match samples.check_offsets() {
-            Ok(()) => Ok((samples, header)),
-            // The checksum tells more: offsets that are out of order because of it are its consequence.
-            Err(structure) => Err(header.err().unwrap_or(structure)),
-        }
+        Ok((samples, header))
     }
 
     fn check_header(&self, stored: u32, count: &[u8]) -> Result<()> {
@@ -73,7 +79,7 @@ impl Samples {
             .hint("the table is damaged; checksums=False reads it as it is"))
     }
 
-    fn check_offsets(&self) -> Result<()> {
+    pub(super) fn check_offsets(&self) -> Result<()> {
         let offsets = self.tables[4 * self.n as usize..].as_chunks::<8>().0;
         let mut previous = self.data_begin();
         for (i, offset) in offsets.iter().enumerate() {
@@ -86,7 +92,8 @@ impl Samples {
         Ok(())
     }
 
-    fn bad_offset(&self, sample: u64, offset: u64, previous: u64) -> Error {
+    /// What is wrong with the offset of a sample, if it cannot begin there behind one that begins at `previous`.
+    pub(super) fn bad_offset(&self, sample: u64, offset: u64, previous: u64) -> Error {
         let place = HEADER + 4 * self.n + 8 * sample;
         let found = format!("offset {}", offset as i64);
         let error = if offset > self.file_size && offset as i64 > 0 {
@@ -125,7 +132,7 @@ impl Samples {
         bytes::u32_le(&self.tables, 4 * sample as usize)
     }
 
-    fn offset(&self, sample: u64) -> u64 {
+    pub(super) fn offset(&self, sample: u64) -> u64 {
         bytes::u64_le(&self.tables, 4 * self.n as usize + 8 * sample as usize)
     }
 
@@ -214,7 +221,9 @@ impl Table for Samples {
 
     fn describe(&self) -> Description {
         let begin = if self.n == 0 { self.file_size } else { self.offset(0) };
-        Description { codec: Some("none".into()), record_bytes: Some(self.file_size - begin), options: None }
+        let record_bytes = self.file_size - begin;
+        let decoded_bytes = Some(record_bytes);
+        Description { codec: Some("none".into()), record_bytes, decoded_bytes, options: None }
     }
 
     fn warning(&self) -> Option<&'static str> {

@@ -277,7 +277,8 @@ impl Table for Chunks {
         let around = HEADER * self.chunks() + PREFIX as u64 * self.records();
         Description {
             codec: codec.map(|(_, name)| name.to_owned()),
-            record_bytes: plain.then(|| self.file_size.saturating_sub(around)),
+            record_bytes: self.file_size.saturating_sub(HEADER * self.chunks()),
+            decoded_bytes: plain.then(|| self.file_size.saturating_sub(around)),
             options: None,
         }
     }

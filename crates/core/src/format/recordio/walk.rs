@@ -47,7 +47,7 @@ impl Walk<'_> {
         match self.bytes(&header, at) {
             Ok(bytes) => {
                 let records = u64::from(header.records);
-                Ok((Span::Records { range, records, bytes }, records))
+                Ok((Span::Records { range, meta: HEADER, chunks: 1, first: record, records, bytes }, records))
             }
             Err(error) if error.is_from_outside() => Err(error),
             // The header leads to another one or to the end: the damage is in this chunk alone.

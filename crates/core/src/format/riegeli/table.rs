@@ -7,7 +7,7 @@
 //! | anything else | offset, number of the first record |
 
 use super::block;
-use super::chunk::ChunkView;
+use super::chunk::{CHUNK_HEADER, ChunkView};
 use super::compact::Compact;
 use super::lone;
 use super::words::Words;
@@ -56,6 +56,8 @@ pub struct Builder {
     chunks: u64,
     records: u64,
     decoded: Option<u64>,
+    /// Where the first chunk begins.
+    begin: u64,
     /// Offset and records of the last chunk, if there is one.
     last: (u64, u64),
     expected_chunks: u64,
@@ -72,6 +74,7 @@ impl Builder {
             chunks: 0,
             records: 0,
             decoded: Some(0),
+            begin: 0,
             last: (0, 0),
             expected_chunks: 0,
         })
@@ -141,6 +144,9 @@ impl Builder {
         let overflow = || wrong("chunks hold too many records");
         self.records = self.records.checked_add(entry.records).ok_or_else(overflow)?;
         self.decoded = self.decoded.zip(entry.decoded).and_then(|(sum, decoded)| sum.checked_add(decoded));
+        if self.chunks == 0 {
+            self.begin = entry.offset;
+        }
         self.chunks += 1;
         self.last = (entry.offset, entry.records);
         Ok(())
@@ -191,8 +197,11 @@ impl Builder {
         }
         self.words.seal()?;
         self.compact.seal();
+        // A chunk goes up to the next one: what lies between two of them counts as a part of the first.
+        let stored = if self.chunks > 0 { end - self.begin } else { 0 };
+        let record_bytes = stored.saturating_sub(CHUNK_HEADER * self.chunks);
         Ok(ChunkTable {
-            description: Description { record_bytes: self.decoded, ..description },
+            description: Description { record_bytes, decoded_bytes: self.decoded, ..description },
             compact: self.compact,
             words: self.words,
             shape: self.shape,

@@ -1,7 +1,7 @@
 //! Visiting every byte of a file, from the first to the last, and finding the way again behind damage.
 
 use super::block::{BLOCK, BLOCK_HEADER, BlockHeader, is_boundary, left_in_block};
-use super::chunk::{ChunkView, StoredChunk, fetch_header, kind, unknown};
+use super::chunk::{CHUNK_HEADER, ChunkView, StoredChunk, fetch_header, kind, unknown};
 use super::transpose_decode;
 use crate::bytes;
 use crate::error::{Error, Kind, Result};
@@ -25,6 +25,11 @@ pub trait Guide {
     /// Where the next chunk begins, after damage that begins at `damage`; none if unknown.
     fn resume(&mut self, damage: u64) -> Result<Option<u64>>;
 
+    /// The number of the first record at or behind `at`, where that is known without counting.
+    fn record_at(&mut self, _at: u64) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Whether nothing but zeros may follow from `at` on.
     fn may_end(&self, at: u64) -> bool;
 
@@ -39,35 +44,67 @@ pub fn walk(
     guide: &mut dyn Guide,
     visit: &mut dyn FnMut(Span) -> Result<()>,
 ) -> Result<()> {
-    let mut at = 0;
+    let (mut at, mut record) = (0, 0u64);
+    // The last chunk of records, as long as nothing but filling has followed it.
+    let mut chunk: Option<Span> = None;
     while at < storage.len() {
-        let found = fetch_header(storage, at, storage.len(), options.checksums)
-            .and_then(|header| header.end(at))
-            .and_then(|end| bytes::range("chunk", at, end - at, storage.len()));
-        let (span, sound) = match found {
-            Ok(range) => (look(storage, options, guide, range.clone()), range.end),
+        let begin = at;
+        let found = fetch_header(storage, at, storage.len(), options.checksums).and_then(|header| {
+            let range = bytes::range("chunk", at, header.end(at)? - at, storage.len())?;
+            // The header of a damaged chunk has a hash of its own, so that the records behind it keep their numbers.
+            Ok((
+                range,
+                if matches!(header.kind, kind::SIMPLE | kind::TRANSPOSED) { header.records } else { 0 },
+            ))
+        });
+        let first = guide.record_at(at)?.unwrap_or(record);
+        let (seen, sound, records) = match found {
+            Ok((range, records)) => (look(storage, options, guide, range.clone(), first), range.end, records),
             Err(error) => {
                 let error = not_io(error)?;
                 if guide.may_end(at) && zeros(storage, at)? {
+                    chunk.take().map_or(Ok(()), &mut *visit)?;
                     return visit(Span::Unused(at..storage.len()));
                 }
                 let next = match guide.resume(at)? {
                     Some(next) => next,
                     None => next_by_blocks(storage, at, options.checksums)?,
                 };
-                (Err(error), next)
+                (Err(error), next, 0)
             }
         };
-        match span {
-            Ok(span) => visit(span)?,
+        at = sound;
+        if let (Ok(Seen::Filling(filling)), Some(Span::Records { range, .. })) = (&seen, &mut chunk) {
+            range.end = filling.end;
+            continue;
+        }
+        chunk.take().map_or(Ok(()), &mut *visit)?;
+        record = first;
+        match seen {
+            Ok(Seen::Records(span)) => {
+                record = first.saturating_add(records);
+                chunk = Some(span);
+            }
+            Ok(Seen::Meta(range) | Seen::Filling(range)) => visit(Span::Meta(range))?,
             Err(error) => {
+                record = first.saturating_add(records);
                 guide.damaged();
-                visit(Span::Damage(at..sound, not_io(error)?.at(at)))?;
+                visit(Span::Damage(begin..at, not_io(error)?.at(begin).for_record(first)))?;
             }
         }
-        at = sound;
     }
-    Ok(())
+    chunk.map_or(Ok(()), visit)
+}
+
+/// What a sound chunk is.
+enum Seen {
+    /// Records.
+    Records(Span),
+    /// Structure of its own.
+    Meta(Range<u64>),
+    /// Nothing: padding, and whatever else holds no records. Behind a chunk of records it belongs to that chunk, which goes
+    /// up to the next one in every table.
+    Filling(Range<u64>),
 }
 
 /// Lets pass what is wrong with the file, not what is wrong with reading it.
@@ -81,7 +118,8 @@ fn look(
     options: &ReadOptions,
     guide: &mut dyn Guide,
     range: Range<u64>,
-) -> Result<Span> {
+    first: u64,
+) -> Result<Seen> {
     let stored = StoredChunk::fetch(storage, range.start, range.end, options.checksums)?;
     let chunk = stored.view()?;
     chunk.verify()?;
@@ -112,14 +150,18 @@ fn look(
             let decoded = chunk.decode(&options.limits)?;
             let (records, bytes) = (header.records, header.decoded);
             return Ok(match guide.judge(&chunk, &decoded)? {
-                Verdict::Records => Span::Records { range, records, bytes },
-                Verdict::Meta => Span::Meta(range),
+                _ if records == 0 => Seen::Filling(range),
+                Verdict::Records => {
+                    let meta = CHUNK_HEADER;
+                    Seen::Records(Span::Records { range, meta, chunks: 1, first, records, bytes })
+                }
+                Verdict::Meta => Seen::Meta(range),
             });
         }
         other if header.records != 0 => return Err(unknown(other, range.start)),
         _ => {}
     }
-    Ok(Span::Meta(range))
+    Ok(Seen::Filling(range))
 }
 
 /// Where the next chunk begins behind damage at `damage`, as far as block headers tell.

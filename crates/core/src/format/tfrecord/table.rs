@@ -30,6 +30,8 @@ pub(super) struct Records {
 struct Spool {
     wrapper: Wrapper,
     file: File,
+    /// Size of the compressed file.
+    stored: u64,
 }
 
 impl Records {
@@ -86,7 +88,12 @@ impl Records {
         offsets.shrink_to_fit();
         let file = file.into_inner().map_err(|e| spool_failed(e.into_error()))?;
         let end = stream.position();
-        Ok(Records { offsets, end, checksums: options.checksums, spool: Some(Spool { wrapper, file }) })
+        Ok(Records {
+            offsets,
+            end,
+            checksums: options.checksums,
+            spool: Some(Spool { wrapper, file, stored: storage.len() }),
+        })
     }
 
     /// Takes the offsets from a side index, after a look at some of the headers.
@@ -213,8 +220,15 @@ impl Table for Records {
 
     fn describe(&self) -> Description {
         let codec = self.spool.as_ref().map_or("none", |spool| spool.wrapper.name());
-        let around = AROUND * self.records();
-        Description { codec: Some(codec.into()), record_bytes: Some(self.end - around), options: None }
+        let decoded_bytes = self.end - AROUND * self.records();
+        let record_bytes = match &self.spool {
+            None => decoded_bytes,
+            // One stream, in which records cannot be told from what is around them.
+            Some(spool) if self.records() > 0 => spool.stored.saturating_sub(spool.wrapper.around()),
+            Some(_) => 0,
+        };
+        let decoded_bytes = Some(decoded_bytes);
+        Description { codec: Some(codec.into()), record_bytes, decoded_bytes, options: None }
     }
 
     fn index_bytes(&self) -> Option<Vec<u8>> {

@@ -65,8 +65,10 @@ fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 /// The records that a walk finds whole, and the number of problems.
 fn walked(file: &[u8]) -> (u64, u64) {
     let memory = Memory::new("test", file);
-    let report = verify(&memory, Some("tfrecord"), &ReadOptions::default(), &mut |_| Ok(())).unwrap();
-    (report.records, report.problem_count)
+    let report =
+        verify(&memory, Some("tfrecord"), &[Default::default()], &ReadOptions::default(), &mut |_| Ok(()))
+            .unwrap();
+    (report.records[0], report.problem_count)
 }
 
 fn golden(name: &str) -> Vec<u8> {

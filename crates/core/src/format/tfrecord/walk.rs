@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::{ReadOptions, Span};
 use crate::hash::crc32c;
 use crate::storage::{Storage, window::Window};
+use std::ops::Range;
 
 /// How much is searched for a header at once.
 const PIECE: u64 = 1 << 20;
@@ -25,7 +26,7 @@ pub(super) fn walk(
     let mut walk = Walk { window: Window::new(storage), size, options, budget: 4 * size };
     let (mut at, mut record) = (0, 0);
     while at < size {
-        let span = match walk.next(at) {
+        let span = match walk.next(at, record) {
             Ok(span) => span,
             Err(error) if error.is_from_outside() => return Err(error),
             Err(error) => Span::Damage(at..walk.search(at + 1)?, error),
@@ -57,14 +58,12 @@ impl Walk<'_> {
     }
 
     /// The record at `at`, or damage in its data; an error where no record begins.
-    fn next(&mut self, at: u64) -> Result<Span> {
+    fn next(&mut self, at: u64, record: u64) -> Result<Span> {
         let end = self.end(at, self.options.checksums)?;
+        let checked = if self.options.checksums { self.check(at, end)? } else { Ok(()) };
         let (range, bytes) = (at..end, end - at - AROUND);
-        if !self.options.checksums {
-            return Ok(Span::Records { range, records: 1, bytes });
-        }
-        Ok(match self.check(at, end)? {
-            Ok(()) => Span::Records { range, records: 1, bytes },
+        Ok(match checked {
+            Ok(()) => Span::Records { range, meta: AROUND, chunks: 1, first: record, records: 1, bytes },
             Err(error) => Span::Damage(range, error),
         })
     }
@@ -129,6 +128,11 @@ fn walk_stream(
     let (mut told, mut record) = (0, 0);
     // Records since the last span.
     let (mut records, mut bytes) = (0, 0);
+    // Each of them is a chunk. What is around the stream as a whole counts with the first of them.
+    let of_records = |range: Range<u64>, first: u64, records: u64, bytes: u64| {
+        let meta = if range.start == 0 { wrapper.around().min(range.end) } else { 0 };
+        Span::Records { range, meta, chunks: records, first, records, bytes }
+    };
     loop {
         let whole = match scan::next(&mut stream, options) {
             Ok(whole) => whole,
@@ -137,7 +141,7 @@ fn walk_stream(
                 // Neither what follows damage in the stream nor what follows a wrong length can be made out.
                 let reached = stream.consumed().min(size);
                 if records > 0 {
-                    visit(Span::Records { range: told..reached, records, bytes })?;
+                    visit(of_records(told..reached, record - records, records, bytes))?;
                     told = reached;
                 }
                 return visit(Span::Damage(told..size, error.for_record(record)));
@@ -152,7 +156,7 @@ fn walk_stream(
             Some(error) => {
                 let reached = stream.consumed();
                 if records > 0 {
-                    visit(Span::Records { range: told..reached, records, bytes })?;
+                    visit(of_records(told..reached, record - records, records, bytes))?;
                     (told, records, bytes) = (reached, 0, 0);
                 }
                 let error: Error = stream::unpacked(error).for_record(record);
@@ -163,5 +167,5 @@ fn walk_stream(
         record += 1;
     }
     let rest = told..size;
-    visit(if records > 0 { Span::Records { range: rest, records, bytes } } else { Span::Meta(rest) })
+    visit(if records > 0 { of_records(rest, record - records, records, bytes) } else { Span::Meta(rest) })
 }

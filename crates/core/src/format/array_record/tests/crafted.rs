@@ -181,7 +181,7 @@ fn lies_that_only_a_chunk_can_tell_are_found_when_it_is_read() {
     file.entries[1].decoded = None;
     let bytes = file.bytes();
     assert!(walk(&ArrayRecord, &bytes).damage.is_empty());
-    assert_eq!(open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap().describe().record_bytes, None);
+    assert_eq!(open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap().describe().decoded_bytes, None);
 }
 
 #[test]

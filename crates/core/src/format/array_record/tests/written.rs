@@ -83,7 +83,7 @@ fn the_table_describes_the_file() {
         open(&ArrayRecord, &write(&options("brotli", 7), &counter(30)), &ReadOptions::default()).unwrap();
     let description = table.describe();
     assert_eq!(description.codec.as_deref(), Some("brotli"));
-    assert_eq!(description.record_bytes, Some(390));
+    assert_eq!(description.decoded_bytes, Some(390));
     assert!(description.options.unwrap().starts_with("group_size:7,"));
     assert_eq!((table.records(), table.chunks()), (30, 5));
 }
