@@ -46,6 +46,15 @@ fn small_int(key: &Bound<'_, PyAny>) -> Option<i64> {
 }
 
 fn one_of_any_kind(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
+    // A tensor of one element can be an index, too. With a dimension it is a list of one, and a boolean is no number.
+    if has_length(key) {
+        if key.len().is_ok() {
+            return Ok(None);
+        }
+        if is_of_booleans(key)? {
+            return Err(mask());
+        }
+    }
     match key.extract::<i64>() {
         Ok(index) => position(index, len).map(Some),
         // An integer of any size is an index, if a hopeless one.
@@ -53,6 +62,12 @@ fn one_of_any_kind(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
         Err(error) if error.is_instance_of::<PyTypeError>(key.py()) => Ok(None),
         Err(error) => Err(not_an_end(key.py(), error)),
     }
+}
+
+/// Whether a length can be asked for. An array of no dimension and a numpy scalar are told apart by this, cheaply.
+fn has_length(key: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the type of an object, and the number of a slot that every type has or has not.
+    unsafe { !ffi::PyType_GetSlot(key.get_type_ptr(), ffi::Py_mp_length).is_null() }
 }
 
 /// Indices that come one by one. Booleans are refused: a list of them is a mask, and would be taken for records 0 and 1.
@@ -78,7 +93,7 @@ impl Items {
                 return Err(mask());
             }
             // An array or a tensor may hold one boolean or one number, so each of them is looked at.
-            self.numbers = if item.hasattr("__len__")? { None } else { Some(kind) };
+            self.numbers = if has_length(item) { None } else { Some(kind) };
         }
         one_of_any_kind(item, len)?.ok_or_else(|| wrong_type(item))
     }
