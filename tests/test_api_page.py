@@ -31,7 +31,8 @@ class Listed:
 
 def page() -> dict[str, Listed]:
     found: dict[str, Listed] = {}
-    listed, members = Listed(), {}
+    listed = Listed()
+    members: dict[str, str | None] = {}
     for line in PAGE.read_text().splitlines():
         if heading := MODULE.fullmatch(line):
             listed = found[heading[1]] = Listed()
