@@ -15,7 +15,7 @@ import os as _os
 import warnings as _warnings
 
 from anyrecord import _core
-from anyrecord._core import Permutation
+from anyrecord._core import Permutation, RecordsIterator
 from anyrecord.combine import concat, mix
 from anyrecord.convert import Converted, convert
 from anyrecord.errors import (
@@ -27,9 +27,10 @@ from anyrecord.errors import (
     RecordError,
     TruncatedError,
 )
-from anyrecord.files import Info, Report, info, verify
-from anyrecord.folder import Folder
+from anyrecord.files import FileInfo, Info, Report, info, verify
+from anyrecord.folder import Folder, unpack
 from anyrecord.index import build_index
+from anyrecord.iteration import Batches, BatchIterator, MappedIterator
 from anyrecord.mapped import MappedRecords
 from anyrecord.options import Limits
 from anyrecord.packing import pack
@@ -38,20 +39,25 @@ from anyrecord.recover import Recovered, recover
 from anyrecord.writer import Writer, create
 
 __all__ = [
+    "BatchIterator",
+    "Batches",
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "FileInfo",
     "Folder",
     "FormatError",
     "Info",
     "LimitError",
     "Limits",
     "Location",
+    "MappedIterator",
     "MappedRecords",
     "Permutation",
     "PublishError",
     "RecordError",
     "Records",
+    "RecordsIterator",
     "Recovered",
     "Report",
     "TruncatedError",
@@ -65,6 +71,7 @@ __all__ = [
     "open",
     "pack",
     "recover",
+    "unpack",
     "verify",
 ]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import gcd, lcm
 from numbers import Rational
-from typing import Any, Literal, SupportsFloat, TypeVar, overload
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, overload
 
 from anyrecord import _core
+from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord.mapped import MappedRecords
-from anyrecord.options import whole_number
 from anyrecord.records import Records
 
 __all__ = ["concat", "mix"]
@@ -41,26 +41,26 @@ def mix(
     sources: Iterable[Records],
     weights: Iterable[SupportsFloat],
     *,
-    seed: int = 0,
+    seed: SupportsIndex = 0,
     until: Literal["first", "all"] = "first",
-    length: int | None = None,
+    length: SupportsIndex | None = None,
 ) -> Records: ...
 @overload
 def mix(
     sources: Iterable[MappedRecords[T]],
     weights: Iterable[SupportsFloat],
     *,
-    seed: int = 0,
+    seed: SupportsIndex = 0,
     until: Literal["first", "all"] = "first",
-    length: int | None = None,
+    length: SupportsIndex | None = None,
 ) -> MappedRecords[T]: ...
 def mix(
     sources: Iterable[Records] | Iterable[MappedRecords[T]],
     weights: Iterable[SupportsFloat],
     *,
-    seed: int = 0,
+    seed: SupportsIndex = 0,
     until: Literal["first", "all"] = "first",
-    length: int | None = None,
+    length: SupportsIndex | None = None,
 ) -> Records | MappedRecords[T]:
     """Several sequences dealt into one by weight, in exact shares at any moment.
 
@@ -83,7 +83,7 @@ def mix(
     if until not in ("first", "all"):
         raise ValueError(f"until={until!r} is not valid: it must be 'first' or 'all'")
     seed = whole_number("seed", seed)
-    length = None if length is None else whole_number("length", length)
+    length = optional_number("length", length, 0, MOST_COUNT)
     records, functions = _same_kind(list(sources), "mix")
     whole = _whole_weights(list(weights))
     if len(whole) != len(records):

@@ -6,22 +6,26 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Unpack
 
-from anyrecord import _core
+from anyrecord import _core, _pouring
+from anyrecord._calls import Progress
+from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
 from anyrecord._targets import is_folder_name, refuse_interrupted, refuse_unwritable, target_path
+from anyrecord.mapped import MappedRecords
 from anyrecord.options import Limits, OpenOptions, open_options
 from anyrecord.paths import FileRange, existing_shards, expand, renamed
+from anyrecord.records import Records
 from anyrecord.writer import (
     Creating,
     FormatOptions,
     Writer,
-    count_option,
     format_of,
     new_writer,
     refuse_unknown_options,
     sharding_of,
+    threads_option,
     warn_of_leftovers,
 )
 
@@ -50,16 +54,16 @@ class Converted:
 
 
 def convert(
-    sources: StrPath | Iterable[StrPath],
+    sources: StrPath | Iterable[StrPath] | View,
     target: StrPath,
     *,
     format: str | None = None,
     overwrite: bool = False,
     durable: bool = True,
-    shards: int | None = None,
-    shard_bytes: int | None = None,
-    shard_records: int | None = None,
-    threads: int | None = None,
+    shards: SupportsIndex | None = None,
+    shard_bytes: SupportsIndex | None = None,
+    shard_records: SupportsIndex | None = None,
+    threads: SupportsIndex | None = None,
     map: Callable[[bytes], Buffer | None] | None = None,
     verify: bool = True,
     progress: Callable[[int, int], object] | None = None,
@@ -78,7 +82,9 @@ def convert(
     >>> list(anyrecord.open("new.array_record"))
     [b'one', b'two', b'three']
 
-    `sources` is what `open` takes by path: a file, a list, a glob, a folder, `name@16`, `file[0:1000]`. `target` is
+    `sources` is what `open` takes by path: a file, a list, a glob, a folder, `name@16`, `file[0:1000]`. It may also be
+    open `Records`, or any view of them: a slice, a shuffle, a mixture, mapped records, whose results are written (and
+    None is left out). `target` is
 
     - a file name: all records go there. Its suffix chooses the format, unless `format` does;
     - a file name and `shards=16`: 16 shards of equal numbers of records, the first sixteenth of the records in the
@@ -95,8 +101,8 @@ def convert(
       are balanced before anything is left out.
     - `verify=False`: do not read the new files again. By default their records are compared with what was written
       before anything is published.
-    - `progress(done, total)` is called now and then with bytes of the sources.
-    - `source_format`, `limits`: as `format` and `limits` of `open`.
+    - `progress(done, total)` is called now and then with bytes of the sources; for open records, with their number.
+    - `source_format`, `limits`: as `format` and `limits` of `open`, for sources by path.
 
     Records stream from one side to the other, so memory does not grow with the files: a few chunks for each thread,
     and a few bytes for each chunk of an ArrayRecord target. Between files of one format whose chunks are packed the
@@ -105,9 +111,12 @@ def convert(
     same call can be made again; only a kill in the last moment, while files get their names, needs `recover` first.
     """
     refuse_unknown_options("convert", options)
-    files = expand(sources)
-    unchanged = Unchanged([file.path for file in files])
-    reading = open_options(format=source_format, limits=limits)
+    view = sources if isinstance(sources, Records | MappedRecords) else None
+    if view is not None and (source_format is not None or limits is not None):
+        raise ValueError("source_format= and limits= are for files; these records are open already")
+    files = expand(sources) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
+    unchanged = Unchanged([file.path for file in files] if view is None else [])
+    reading = open_options(format=source_format, limits=limits) if view is None else _pouring.options_of(view)
     name = target_path(target)
     for what, function in (("map", map), ("progress", progress)):
         if function is not None and not callable(function):
@@ -118,13 +127,16 @@ def convert(
         raise ValueError(f"{name} is a folder: pass format= to choose what its files become")
     if into_folder and sharding[0] != "one":
         raise ValueError("a folder takes one file for each source; shards need a file name")
+    if into_folder and view is not None:
+        raise ValueError("a folder takes one file for each source file; open records need a file name")
     job = _Job(
+        view=view,
         reading=reading,
         creating=Creating(
             format=format or format_of(name),
             overwrite=bool(overwrite),
             durable=bool(durable),
-            threads=_cores() if threads is None else count_option("threads", threads, 0, 1024) or 0,
+            threads=_cores() if threads is None else threads_option(threads),
             sharding=sharding,
             num_records=None,
             tally=bool(verify),
@@ -132,7 +144,7 @@ def convert(
         options={keyword: value for keyword, value in options.items() if value is not None},
         map=map,
         progress=progress,
-        total=0,
+        total=0 if view is None else len(view),
     )
     pairs = _one_to_one(files, name, job) if into_folder else [(files, name)]
     targets = [path for _, path in pairs]
@@ -150,6 +162,8 @@ def convert(
 class _Job:
     """How to convert, whatever the files are."""
 
+    view: View | None
+    """Open records that are the source, instead of files."""
     reading: OpenOptions
     creating: Creating
     options: dict[str, object]
@@ -238,17 +252,18 @@ def _identity(path: str) -> object:
 
 def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unchanged) -> Converted:
     written: list[Writer] = []
-    before = 0
+    before, tell = 0, Progress(job.progress, job.total)
     try:
         with unchanged:
-            job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
+            if job.view is None:
+                job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
+            tell = Progress(job.progress, job.total)
             for files, path in pairs:
                 written.append(_write(files, path, job, before))
-                before += sum(os.path.getsize(file.path) for file in files)
-                if job.progress is not None and before < job.total:
-                    job.progress(before, job.total)
-            if job.progress is not None:
-                job.progress(job.total, job.total)
+                before += sum(os.path.getsize(file.path) for file in files) if job.view is None else job.total
+                if before < job.total:
+                    tell(before)
+            tell(job.total)
         _publish(written, job.creating.overwrite)
     finally:
         for writer in written:
@@ -257,7 +272,7 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unc
     return Converted(
         format=job.creating.format,
         records=sum(writer.num_records for writer in written),
-        source_bytes=job.total,
+        source_bytes=job.total if job.view is None else _pouring.source_bytes(job.view),
         file_bytes=sum(os.path.getsize(path) for path in paths),
         paths=tuple(paths),
     )
@@ -282,17 +297,20 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
     creating, split = job.creating, None
     if creating.sharding[0] == "turns":
         shards = creating.sharding[1]
-        split = (shards, _core.count_records(inputs, job.reading))
+        split = (shards, _count(inputs, job))
         creating = replace(creating, sharding=("told", shards))
-    elif creating.format == "ffrecord" and creating.sharding[0] == "one" and job.map is None:
+    elif creating.format == "ffrecord" and creating.sharding[0] == "one" and _keeps_all(job):
         # Its table stands in front; with the count it is written in one pass.
-        creating = replace(creating, num_records=_core.count_records(inputs, job.reading))
+        creating = replace(creating, num_records=_count(inputs, job))
     progress = job.progress
-    step = None if progress is None else _Step(progress, before, job.total)
+    step = None if progress is None else Progress(progress, job.total, before)
     writer = new_writer(path, creating, job.options)
     try:
-        total = sum(os.path.getsize(file.path) for file in files)
-        _core.pour(writer, inputs, job.reading, split, job.map, step, total)
+        if job.view is None:
+            total = sum(os.path.getsize(file.path) for file in files)
+            _core.pour(writer, inputs, job.reading, split, job.map, step, total)
+        else:
+            _pouring.pour(job.view, writer, None if split is None else split[0], job.map, step)
         writer._seal()
         if creating.tally:
             writer._check(job.reading, creating.threads or 0)
@@ -302,11 +320,10 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
     return writer
 
 
-class _Step:
-    """Progress in some files as progress in all."""
+def _count(inputs: list[tuple[str, int, int | None]], job: _Job) -> int:
+    return _core.count_records(inputs, job.reading) if job.view is None else len(job.view)
 
-    def __init__(self, progress: Callable[[int, int], object], before: int, total: int) -> None:
-        self.progress, self.before, self.total = progress, before, total
 
-    def __call__(self, done: int, _total: int) -> None:
-        self.progress(self.before + done, self.total)
+def _keeps_all(job: _Job) -> bool:
+    """Whether every record of the source is written: no function can leave one out."""
+    return job.map is None and not isinstance(job.view, MappedRecords)

@@ -1,56 +1,105 @@
-"""Files as a whole: `info` tells about them, `verify` checks every byte."""
+"""Files as a whole: `info` tells about them, `verify` checks every byte.
+
+Both divide the bytes of a file in the same way, and `record_bytes` is the same for an undamaged file:
+
+| format | `record_bytes` | `meta_bytes` |
+|---|---|---|
+| ffrecord | the samples | the header and the table |
+| tfrecord | the data of the records | 16 bytes around each record |
+| tfrecord, gzip or zlib | the stream | 18 or 6 bytes around it |
+| recordio | the payloads as they are stored | the header of each chunk, 20 bytes |
+| array_record, riegeli | the chunks, each up to the next one | 40 bytes in each; signature, footer, postscript |
+"""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from anyrecord import _core
+from anyrecord._calls import Progress
 from anyrecord._publishing import Unchanged
 from anyrecord.errors import RecordError
 from anyrecord.options import Limits, OpenOptions, open_options
-from anyrecord.paths import expand
+from anyrecord.paths import FileRange, expand
 from anyrecord.records import Openable, open
 
-__all__ = ["Info", "Report", "info", "verify"]
+__all__ = ["FileInfo", "Info", "Report", "info", "verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """What `info` tells about one file. Of a range (`file[a:b]`), records and chunks are those of the range."""
+
+    path: str
+    """The file."""
+    format: str
+    """The format."""
+    records: int
+    """How many records."""
+    chunks: int
+    """How many chunks hold them."""
+    file_bytes: int
+    """Size of the whole file."""
+    record_bytes: int
+    """Bytes of the whole file that hold records, as they are stored."""
+    decoded_bytes: int | None
+    """Size of all records of the file, decoded; None where the file does not tell."""
+    codec: str | None
+    """The compression, where the file tells."""
+    options: str | None
+    """The options that the writer left in the file."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Bytes of decoded records for each byte of the file: above 1 where compression wins."""
+        return _ratio(self.decoded_bytes, self.file_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What `info` tells. For several files, their sums; a field that is not the same for all is None."""
+    """What `info` tells. For several files, their sums; a field that is not the same for all is None.
+
+    Of ranges (`file[a:b]`), records and chunks are those of the ranges. Sizes are those of whole files, and a file that
+    is named twice is counted once.
+    """
 
     format: str
     """The format, or `"mixed"`."""
     records: int
     """How many records."""
     chunks: int
-    """How many chunks."""
+    """How many chunks hold them."""
     file_bytes: int
     """Size of the files."""
     record_bytes: int
     """Bytes of the files that hold records, as they are stored. The same as in the report of `verify`."""
     decoded_bytes: int | None
-    """Size of the records, decoded; None where a file does not tell."""
+    """Size of the records of the files, decoded; None where a file does not tell."""
     codec: str | None
     """The compression, where the files tell."""
     options: str | None
     """The options that the writer left in the file."""
     paths: tuple[str, ...]
     """The files."""
+    files: tuple[FileInfo, ...]
+    """The same for each file or range, in order."""
 
     @property
     def ratio(self) -> float | None:
         """Bytes of decoded records for each byte of file: above 1 where compression wins."""
-        if self.decoded_bytes is None or self.file_bytes == 0:
-            return None
-        return self.decoded_bytes / self.file_bytes
+        return _ratio(self.decoded_bytes, self.file_bytes)
+
+
+def _ratio(decoded_bytes: int | None, file_bytes: int) -> float | None:
+    return None if decoded_bytes is None or file_bytes == 0 else decoded_bytes / file_bytes
 
 
 def info(source: Openable, *, format: str | None = None, limits: Limits | None = None) -> Info:
-    """Format, size and shape of record files, from their tables alone.
+    """Format, size and shape of record files, from their tables alone. Takes whatever `open` takes.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -58,29 +107,34 @@ def info(source: Openable, *, format: str | None = None, limits: Limits | None =
     >>> about = anyrecord.info("doc.ffr")
     >>> about.format, about.records, about.record_bytes, about.file_bytes
     ('ffrecord', 3, 11, 59)
+    >>> [(file.path, file.records) for file in anyrecord.info(["doc.ffr", "doc.ffr[0:2]"]).files]
+    [('doc.ffr', 3), ('doc.ffr', 2)]
     """
     with open(source, format=format, limits=limits) as records:
-        files = records._source.descriptions()
-        paths = tuple(records.paths)
-    formats, records_, chunks, file_bytes, record_bytes, decoded_bytes, codecs, options = (
-        zip(*files, strict=True) if files else ((),) * 8
-    )
-    known = [size for size in decoded_bytes if size is not None]
+        named = records._source.files()
+        abouts = records._source.descriptions()
+    files = [FileInfo(name, *about) for (name, *_), about in zip(named, abouts, strict=True)]
+    # Only paths can be named twice.
+    names = [os.path.normpath(file[-1]) if file[-1] else number for number, file in enumerate(named)]
+    whole = dict(zip(names, files, strict=True)).values()
+    decoded = [file.decoded_bytes for file in whole if file.decoded_bytes is not None]
     return Info(
-        format=_same(formats) or "mixed",
-        records=sum(records_),
-        chunks=sum(chunks),
-        file_bytes=sum(file_bytes),
-        record_bytes=sum(record_bytes),
-        decoded_bytes=sum(known) if len(known) == len(files) else None,
-        codec=_same(codecs),
-        options=_same(options),
-        paths=paths,
+        format=_same(file.format for file in files) or "mixed",
+        records=sum(file.records for file in files),
+        chunks=sum(file.chunks for file in files),
+        file_bytes=sum(file.file_bytes for file in whole),
+        record_bytes=sum(file.record_bytes for file in whole),
+        decoded_bytes=sum(decoded) if len(decoded) == len(whole) else None,
+        codec=_same(file.codec for file in files),
+        options=_same(file.options for file in files),
+        paths=tuple(file.path for file in files),
+        files=tuple(files),
     )
 
 
-def _same(values: tuple[Any, ...]) -> Any:
-    return values[0] if values and all(value == values[0] for value in values) else None
+def _same(values: Iterable[str | None]) -> str | None:
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +142,9 @@ class Report:
     """What `verify` found. True if nothing is wrong.
 
     Every byte is in one of four sums: `record_bytes + meta_bytes + unused_bytes + damaged_bytes == file_bytes`.
+
+    Of ranges (`file[a:b]`), `records` and `chunks` are those of the ranges. Everything else is about whole files: each
+    is read once, and all of its damage is reported.
     """
 
     format: str
@@ -95,17 +152,17 @@ class Report:
     records: int
     """Records in undamaged chunks."""
     chunks: int
-    """Undamaged chunks of records."""
+    """Undamaged chunks that hold them."""
     file_bytes: int
     """Size of the files; every byte was read."""
     record_bytes: int
-    """Bytes of the files that hold undamaged records, as they are stored. The same as `Info.record_bytes`, if all are."""
+    """Bytes of the files that hold undamaged records, as they are stored; `Info.record_bytes`, if all are undamaged."""
     decoded_bytes: int
-    """Size of the undamaged records, decoded."""
+    """Size of the undamaged records of the files, decoded."""
     meta_bytes: int
     """Bytes of headers, tables, checksums and padding."""
     unused: tuple[tuple[str, int, int], ...]
-    """`(path, begin, end)` of bytes that no reader looks at, though the format allows them."""
+    """`(path, begin, end)` of bytes that no reader looks at, though the format allows it; at most a thousand a file."""
     unused_bytes: int
     """How many bytes that are in all."""
     damaged: tuple[tuple[str, int, int], ...]
@@ -113,7 +170,11 @@ class Report:
     damaged_bytes: int
     """How many bytes that are in all."""
     problems: tuple[RecordError, ...]
-    """What is wrong, in the order of the files; at most the first thousand of each."""
+    """What is wrong, in the order of the files; at most a thousand a file.
+
+    Each has the number of the first record, in its file, at or behind the damage; only damage to a table in front of
+    all records has none. Where damage hides how many records there were, those behind it are counted on from there.
+    """
     problem_count: int
     """How many problems there are in all."""
     paths: tuple[str, ...]
@@ -128,7 +189,8 @@ class Report:
         return self.ok
 
     def __str__(self) -> str:
-        what = f"{len(self.paths)} files" if len(self.paths) > 1 else self.paths[0]
+        count = len(set(self.paths))
+        what = f"{count} files" if count > 1 else self.paths[0]
         head = f"{what}: {self.format}, {self.records} records, {self.file_bytes} bytes"
         if self.ok:
             return f"{head}, all accounted for"
@@ -148,67 +210,68 @@ def verify(
 ) -> Report:
     """Reads every byte of record files, checks every hash and every structure, and reports.
 
-    Damage is in the report, not raised; an exception means that a file could not be read, or that no format
-    recognises it. `progress(done, total)` is called with bytes now and then, and at the end of each file.
+    Takes whatever `open` takes. Damage is in the report, not raised; an exception means that a file could not be read,
+    or that no format recognises it. `progress(done, total)` is called with bytes now and then, and at the end of each
+    file.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
     ...     out.write_many([b"one", b"two", b"three"])
     >>> report = anyrecord.verify("doc.ffr")
-    >>> report.ok, report.records
-    (True, 3)
+    >>> report.ok, report.records, report.record_bytes, report.meta_bytes
+    (True, 3, 11, 48)
     >>> print(report)
     doc.ffr: ffrecord, 3 records, 59 bytes, all accounted for
     """
     options = open_options(format=format, limits=limits)
-    if isinstance(source, bytes | bytearray | memoryview | io.BytesIO):
-        data = source.getvalue() if isinstance(source, io.BytesIO) else bytes(source)
-        return _report([("<bytes>", _core.verify_bytes(data, "<bytes>", options, progress))])
+    alone = None if progress is None else Progress(progress)
+    if isinstance(source, io.BytesIO):
+        return _report([_core.verify_bytes(source.getvalue(), "<BytesIO>", options, alone)])
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _report([_core.verify_bytes(bytes(source), "<bytes>", options, alone)])
     if not isinstance(source, str | os.PathLike) and hasattr(source, "read"):
-        name = getattr(source, "name", repr(source))
-        return _report([(str(name), _core.verify_object(source, options, progress))])
-    paths = [file.path for file in expand(source)]
-    return _report(_verify_paths(paths, options, progress))
+        return _report([_core.verify_object(source, options, alone)])
+    files = expand(source)
+    return _report(_verify_paths(files, options, progress), tuple(file.path for file in files))
 
 
 def _verify_paths(
-    paths: list[str], options: OpenOptions, progress: Callable[[int, int], object] | None
-) -> list[tuple[str, dict[str, Any]]]:
-    with Unchanged(paths):
-        total, before, found = sum(os.path.getsize(path) for path in paths), 0, []
-        for path in paths:
-            step = None if progress is None else _Step(progress, before, total)
-            report = _core.verify_path(path, options, step)
+    files: list[FileRange], options: OpenOptions, progress: Callable[[int, int], object] | None
+) -> list[dict[str, Any]]:
+    parts: dict[str, list[FileRange]] = {}
+    for file in files:
+        parts.setdefault(os.path.abspath(file.path), []).append(file)
+    with Unchanged([ranges[0].path for ranges in parts.values()]):
+        total, before, found = sum(os.path.getsize(ranges[0].path) for ranges in parts.values()), 0, []
+        for ranges in parts.values():
+            step = None if progress is None else Progress(progress, total, before)
+            numbers = [(part.start, part.stop) for part in ranges]
+            report = _core.verify_path(ranges[0].path, numbers, options, step)
             before += report["file_bytes"]
-            found.append((path, report))
+            found.append(report)
     return found
 
 
-class _Step:
-    """Progress in one file as progress in all."""
+def _report(files: list[dict[str, Any]], paths: tuple[str, ...] | None = None) -> Report:
+    def total(field: str) -> int:
+        return sum(file[field] for file in files)
 
-    def __init__(self, progress: Callable[[int, int], object], before: int, total: int) -> None:
-        self.progress, self.before, self.total = progress, before, total
+    def places(field: str) -> tuple[tuple[str, int, int], ...]:
+        return tuple((file["name"], begin, end) for file in files for begin, end in file[field])
 
-    def __call__(self, done: int, _size: int) -> None:
-        self.progress(self.before + done, self.total)
-
-
-def _report(files: list[tuple[str, dict[str, Any]]]) -> Report:
-    reports = [report for _, report in files]
     return Report(
-        format=_same(tuple(report["format"] for report in reports)) or "mixed",
-        records=sum(report["records"] for report in reports),
-        chunks=sum(report["chunks"] for report in reports),
-        file_bytes=sum(report["file_bytes"] for report in reports),
-        record_bytes=sum(report["record_bytes"] for report in reports),
-        decoded_bytes=sum(report["decoded_bytes"] for report in reports),
-        meta_bytes=sum(report["meta_bytes"] for report in reports),
-        unused=tuple((path, begin, end) for path, report in files for begin, end in report["unused"]),
-        unused_bytes=sum(report["unused_bytes"] for report in reports),
-        damaged=tuple((path, begin, end) for path, report in files for begin, end in report["damaged"]),
-        damaged_bytes=sum(report["damaged_bytes"] for report in reports),
-        problems=tuple(problem for report in reports for problem in report["problems"]),
-        problem_count=sum(report["problem_count"] for report in reports),
-        paths=tuple(path for path, _ in files),
+        format=_same(file["format"] for file in files) or "mixed",
+        records=sum(sum(file["records"]) for file in files),
+        chunks=sum(sum(file["chunks"]) for file in files),
+        file_bytes=total("file_bytes"),
+        record_bytes=total("record_bytes"),
+        decoded_bytes=total("decoded_bytes"),
+        meta_bytes=total("meta_bytes"),
+        unused=places("unused"),
+        unused_bytes=total("unused_bytes"),
+        damaged=places("damaged"),
+        damaged_bytes=total("damaged_bytes"),
+        problems=tuple(problem for file in files for problem in file["problems"]),
+        problem_count=total("problem_count"),
+        paths=paths or tuple(file["name"] for file in files),
     )

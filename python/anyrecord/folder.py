@@ -14,13 +14,14 @@ from re import compile as compile_pattern
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
+from anyrecord._locations import refuse_mangled_url, refuse_url
 from anyrecord.errors import ClosedError, FormatError
 from anyrecord.listing import Listing, Tree, walk
 from anyrecord.records import Records
 from anyrecord.records import open as open_records
-from anyrecord.unpacking import unpack
+from anyrecord.unpacking import write_tree
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "unpack"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = list[str]  # `list` is a method here
@@ -180,7 +181,11 @@ class Folder(Mapping[str, bytes]):
         A listing that could not be unpacked on every system is a `FormatError` before anything is written: names that
         differ only in case, and names such as `C:`. `progress(done, total)` is called with bytes.
         """
-        unpack(self._records, self._listing.tree, os.fspath(target), bool(overwrite), progress)
+        if isinstance(target, os.PathLike):
+            refuse_mangled_url(target)
+        name = os.fspath(target)
+        refuse_url(name)
+        write_tree(self._records, self._listing.tree, name, bool(overwrite), progress)
 
     def close(self) -> None:
         """Gives the file back. Names are still known; reading is a `ClosedError`."""
@@ -211,6 +216,29 @@ class Folder(Mapping[str, bytes]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self._records)
+
+
+def unpack(
+    source: StrPath,
+    target: StrPath,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> None:
+    """Writes all files of a packed folder to the folder `target`: what `pack` did, undone.
+
+    >>> import anyrecord, os, pathlib
+    >>> os.makedirs("pets", exist_ok=True)
+    >>> _ = pathlib.Path("pets/cat.txt").write_text("this is a cat")
+    >>> anyrecord.pack("pets", "pets.ffr", overwrite=True)
+    >>> anyrecord.unpack("pets.ffr", "pets-again")
+    >>> pathlib.Path("pets-again/cat.txt").read_text()
+    'this is a cat'
+
+    The same as `anyrecord.Folder(source).unpack(target)`, whose options it has.
+    """
+    with Folder(source) as folder:
+        folder.unpack(target, overwrite=overwrite, progress=progress)
 
 
 def _restore(cls: type[Folder], records: Records) -> Folder:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from anyrecord import _core
+from anyrecord._calls import Progress
 from anyrecord.options import open_options
 from anyrecord.paths import expand
 
@@ -41,12 +42,11 @@ def build_index(
     options = open_options(format=format)
     paths = list(dict.fromkeys(file.path for file in expand(source)))
     sizes = [os.path.getsize(path) for path in paths]
-    found, done, total = [], 0, sum(sizes)
+    found, done, tell = [], 0, Progress(progress, sum(sizes))
     for path, size in zip(paths, sizes, strict=True):
         index = _core.build_index(path, options)
         if index is not None:
             found.append(os.fspath(index))
         done += size
-        if progress is not None:
-            progress(done, total)
+        tell(done)
     return found

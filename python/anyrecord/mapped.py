@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar, overload
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
-from anyrecord.iteration import BatchIterator, MappedIterator
+from anyrecord._calls import add_note, not_an_end
+from anyrecord.iteration import Batches, MappedIterator, index_of
 
 if TYPE_CHECKING:
     from anyrecord.records import Records
@@ -14,22 +17,34 @@ __all__ = ["MappedRecords"]
 
 T = TypeVar("T")
 U = TypeVar("U")
+E = TypeVar("E", bound=Exception)
 
 
 class MappedRecords(Sequence[T], Generic[T]):
-    """What `Records.map` returns. The function runs when a record is read, every time it is read."""
+    """What `Records.map` returns. The function runs when a record is read, every time it is read.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+    ...     out.write_many([b"1", b"2", b"three"])
+    >>> numbers = anyrecord.open("doc.ffr").map(int)
+    >>> numbers[1], numbers[[1, 0]]
+    (2, [2, 1])
+
+    An exception of the function has a note that says which record it was called with. Its `StopIteration` becomes a
+    `RuntimeError`: it would end a loop over the records as if there were no more.
+
+    >>> try:
+    ...     list(numbers)
+    ... except ValueError as error:
+    ...     print(error.__notes__)
+    ['in the function on record 2 of doc.ffr']
+    """
 
     __slots__ = ("_functions", "_records")
 
     def __init__(self, records: Records, *functions: Callable[[Any], Any]) -> None:
         self._records = records
         self._functions = functions
-
-    def _apply(self, record: bytes) -> T:
-        value: Any = record
-        for function in self._functions:
-            value = function(value)
-        return value  # type: ignore[no-any-return]  # the last function's result
 
     def __len__(self) -> int:
         return len(self._records)
@@ -43,33 +58,79 @@ class MappedRecords(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, index: SupportsIndex) -> T: ...
     def __getitem__(self, index: Any) -> T | list[T] | MappedRecords[T]:
+        if type(index) is not int:
+            index = _kept(index)
         found: Any = self._records[index]
         if isinstance(found, bytes):
-            return self._apply(found)
+            return self._apply(found, index)
         if isinstance(found, list):
-            return [self._apply(record) for record in found]
+            return self._apply_all(found, index)
         return MappedRecords(found, *self._functions)
 
     def __getitems__(self, indices: Iterable[SupportsIndex]) -> list[T]:
-        return [self._apply(record) for record in self._records.__getitems__(indices)]
+        indices = _kept(indices)
+        return self._apply_all(self._records.__getitems__(indices), indices)
 
     _getitems = __getitems__
 
+    def _apply(self, record: bytes, position: SupportsIndex | MappedIterator[T]) -> T:
+        value: Any = record
+        try:
+            for function in self._functions:
+                value = function(value)
+        except StopIteration as error:
+            raise self._noted(not_an_end(error), position) from error
+        except Exception as error:
+            self._noted(error, position)
+            raise
+        return value  # type: ignore[no-any-return]  # the last function's result
+
+    def _apply_all(self, records: list[bytes], positions: Iterable[SupportsIndex]) -> list[T]:
+        values: list[Any] = []
+        try:
+            for value in records:
+                for function in self._functions:
+                    value = function(value)
+                values.append(value)
+        except StopIteration as error:
+            raise self._noted_among(not_an_end(error), positions, len(values)) from error
+        except Exception as error:
+            self._noted_among(error, positions, len(values))
+            raise
+        return values
+
+    def _noted_among(self, error: E, positions: Iterable[SupportsIndex], number: int) -> E:
+        with suppress(Exception):  # the caller's indices may be strange, but the error of the function is what counts
+            self._noted(error, next(islice(positions, number, None)))
+        return error
+
+    def _noted(self, error: E, position: SupportsIndex | MappedIterator[T]) -> E:
+        """The error of a function, with a note on the record that it was called with."""
+        with suppress(Exception):
+            number = position._last() if isinstance(position, MappedIterator) else position
+            add_note(error, f"in the function on {self._records._describe(number)}")
+        return error
+
     def __iter__(self) -> MappedIterator[T]:
-        return MappedIterator(iter(self._records), self._apply)
+        return MappedIterator(iter(self._records), self)
 
     def resume(self, state: Mapping[str, int]) -> MappedIterator[T]:
         """An iterator that continues at the very next record; see `Records.resume`."""
-        return MappedIterator(self._records.resume(state), self._apply)
+        return MappedIterator(self._records.resume(state), self)
 
     def batches(
         self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
-    ) -> BatchIterator[T]:
+    ) -> Batches[T]:
         """Lists of `size` results each, in order; see `Records.batches`."""
-        return BatchIterator(self, size, drop_last, resume)
+        return Batches(self, size, drop_last, resume)
 
     def shuffle(
-        self, seed: SupportsIndex, epoch: SupportsIndex = 0, *, window: int | None = None, block: int | None = None
+        self,
+        seed: SupportsIndex,
+        epoch: SupportsIndex = 0,
+        *,
+        window: SupportsIndex | None = None,
+        block: SupportsIndex | None = None,
     ) -> MappedRecords[T]:
         """The results in an order that `seed` and `epoch` decide; see `Records.shuffle`."""
         return MappedRecords(self._records.shuffle(seed, epoch, window=window, block=block), *self._functions)
@@ -77,6 +138,10 @@ class MappedRecords(Sequence[T], Generic[T]):
     def shard(self, rank: SupportsIndex, *, of: SupportsIndex) -> MappedRecords[T]:
         """Every `of`-th result, from the one at position `rank` on; see `Records.shard`."""
         return MappedRecords(self._records.shard(rank, of=of), *self._functions)
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The position of the first result that equals `value`; a ValueError if there is none."""
+        return index_of(self, value, start, stop)
 
     def __add__(self, other: MappedRecords[T]) -> MappedRecords[T]:
         from anyrecord.combine import concat
@@ -89,6 +154,8 @@ class MappedRecords(Sequence[T], Generic[T]):
 
     def map(self, function: Callable[[T], U]) -> MappedRecords[U]:
         """A function on the results of this one."""
+        if not callable(function):
+            raise TypeError(f"map needs a function, not {type(function).__name__}")
         return MappedRecords(self._records, *self._functions, function)
 
     @property
@@ -96,7 +163,28 @@ class MappedRecords(Sequence[T], Generic[T]):
         """The files, in order."""
         return self._records.paths
 
+    def close(self) -> None:
+        """Closes the records under it; see `Records.close`."""
+        self._records.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the records under it were closed."""
+        return self._records.closed
+
+    def __enter__(self) -> Self:
+        self._records.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         # Names, not addresses: the same in every process.
         names = (getattr(f, "__qualname__", type(f).__qualname__) for f in self._functions)
         return repr(self._records) + "".join(f".map({name})" for name in names)
+
+
+def _kept(indices: Any) -> Any:
+    """Indices that can be looked at again after they were read from, to tell which record a function failed on."""
+    return list(indices) if hasattr(indices, "__next__") else indices

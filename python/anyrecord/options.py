@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from operator import index
 from typing import Literal, SupportsIndex
 
 from anyrecord import _core
+from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 
 __all__ = ["Limits", "OpenOptions"]
 
-
-MOST_THREADS = 1024
-
-_MOST = {
-    "decoded_chunk_bytes": 2**63 - 1,
-    "decoded_bytes": 2**63 - 1,
-    "spool_bytes": 2**63 - 1,
-    "open_files": 2**20,
-}
+_MOST_OPEN_FILES = 2**20
 """No system opens more files for one process than that."""
 
 
@@ -38,10 +30,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            value = getattr(self, name)
-            most = _MOST[name]
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-                raise ValueError(f"Limits({name}={value!r}): it must be a whole number from 1 to {most}")
+            most = _MOST_OPEN_FILES if name == "open_files" else MOST_COUNT
+            # The class is frozen for its users; what is kept is the plain number.
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +58,8 @@ def open_options(
     table: Literal["memory", "disk"] = "memory",
     io: Literal["auto", "plain", "map", "direct"] = "auto",
     limits: Limits | None = None,
-    cache_bytes: int = 64 << 20,
-    threads: int | None = None,
+    cache_bytes: SupportsIndex = 64 << 20,
+    threads: SupportsIndex | None = None,
 ) -> OpenOptions:
     """Checks the keywords and gathers them."""
     tell_if_worker()
@@ -76,10 +67,8 @@ def open_options(
         raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
     if io not in ("auto", "plain", "map", "direct"):
         raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain', 'map' or 'direct'")
-    if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or not 0 <= cache_bytes < 1 << 63:
-        raise ValueError(f"cache_bytes={cache_bytes!r} is not valid: it must be a number of bytes, 0 or more")
-    if threads is not None and not 1 <= whole_number("threads", threads) <= MOST_THREADS:
-        raise ValueError(f"threads={threads!r} is not valid: it must be from 1 to {MOST_THREADS}, or None")
+    cache_bytes = whole_number("cache_bytes", cache_bytes, 0, MOST_COUNT)
+    threads = optional_number("threads", threads, 0, MOST_THREADS)
     if format is not None and not isinstance(format, str):
         raise TypeError(f"format= takes the name of a format, not {type(format).__name__}")
     limits = Limits() if limits is None else limits
@@ -109,14 +98,3 @@ def tell_if_worker() -> None:
         process.parent_process() is not None or process.current_process().name != "MainProcess"
     ):
         _core.set_worker()
-
-
-def whole_number(name: str, value: SupportsIndex, *, least: int = 0) -> int:
-    """An argument that the core takes as an unsigned 64-bit number."""
-    try:
-        number = index(value)
-    except TypeError:
-        raise TypeError(f"{name} is a whole number, not {type(value).__name__}") from None
-    if not least <= number < 1 << 64:
-        raise ValueError(f"{name}={number} is not valid: it must be a whole number from {least} to 2**64 - 1")
-    return number

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from anyrecord import _core
+from anyrecord._calls import Progress
 from anyrecord._targets import refuse_unwritable, target_path
 from anyrecord.listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
 from anyrecord.writer import create
@@ -58,17 +59,16 @@ def pack(
     refuse_unwritable(name, sharded=False)
     files = _Files()
     files.scan(folder, files.tree, (), 0)
-    total = sum(files.sizes)
+    tell = Progress(progress, sum(files.sizes))
     with create(name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=len(files.paths) + 1) as out:
         done = 0
         for path, size in zip(files.paths, files.sizes, strict=True):
             out.write(_contents(path))
             done += size
-            if progress is not None:
-                progress(done, total)
+            tell(done)
         out.write(dump(files.tree))
-    if progress is not None and not files.paths:
-        progress(0, 0)
+    if not files.paths:
+        tell(0)
 
 
 def _refuse_inside(folder: str, target: str) -> None:

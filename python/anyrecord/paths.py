@@ -1,7 +1,8 @@
 """From what the caller names to the files that are meant, and the names of the shards of one output.
 
-A source is a file, a folder, a glob, `name@N`, `file[a:b]`, or an iterable of those. A string that is an
-existing path always means that path, whatever characters it has.
+A source is a file, a folder, a glob, `name@N`, `file[a:b]`, or an iterable of those. If a file with exactly that name
+exists, it is used, whatever characters its name has. Only a `str` can be a pattern: a path object (`os.PathLike`) is
+one file or folder.
 
 Shards are numbered in either of two places, and both are understood everywhere:
 
@@ -16,13 +17,15 @@ import glob
 import os
 import re
 import stat
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias
 
 from anyrecord import _core
+from anyrecord._locations import refuse_mangled_url, refuse_url
 from anyrecord._publishing import (
     ATTEMPTS,
     refuse_unfinished,
@@ -30,7 +33,16 @@ from anyrecord._publishing import (
     refuse_unfinished_matches,
 )
 
-__all__ = ["RECORD_SUFFIXES", "FileRange", "existing_shards", "expand", "renamed", "set_name", "shard_paths"]
+__all__ = [
+    "RECORD_SUFFIXES",
+    "FileRange",
+    "existing_shards",
+    "expand",
+    "renamed",
+    "set_name",
+    "shard_paths",
+    "stat_of",
+]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -40,7 +52,6 @@ RECORD_SUFFIXES: Final[dict[str, str]] = dict(_core.suffixes())
 _MIN_DIGITS = 5
 _NAMED = 3  # how many missing files an error names
 _MAGIC = re.compile(r"[*?[]")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # two characters or more: C:// is a drive
 _RANGE = re.compile(r"(.+)\[([0-9]*):([0-9]*)\]", re.DOTALL)
 _NUMBERED = re.compile(r"(.+)@([0-9]+)", re.DOTALL)
 _SHARD = re.compile(r"(.*)-([0-9]{5,})-of-([0-9]{5,})((?:\..*)?)", re.DOTALL)
@@ -69,19 +80,32 @@ def expand(source: StrPath | Iterable[StrPath]) -> list[FileRange]:
     - a glob, where `**` means any depth: the files that match, in the order of their paths
     - an iterable of these: each in turn (a `set`, which has no order, in the order of the strings)
 
+    An `os.PathLike` is an existing file or folder and nothing else.
+
     Raises FileNotFoundError where nothing is found or a shard is missing, ValueError where what is found is
     ambiguous, and TypeError for anything but paths.
     """
     if isinstance(source, str | os.PathLike):
-        return _expand_one(_text(source))
+        return _expand_one(source)
     if isinstance(source, bytes | bytearray | memoryview) or not isinstance(source, Iterable):
         raise _not_a_path(source)
-    paths = [_text(item) for item in source]
+    paths = list(source)
     if not paths:
         raise ValueError("the list of files is empty; pass at least one path")
     if isinstance(source, set | frozenset):
-        paths.sort()
+        paths.sort(key=_text)
     return [file for path in paths for file in _expand_one(path)]
+
+
+def stat_of(path: str) -> os.stat_result:
+    """`os.stat`, whose error says so where there is no file of that name, but shards of it."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError as error:
+        hint = _shards_hint(path)
+        if not hint:
+            raise
+        raise FileNotFoundError(errno.ENOENT, f"{error.strerror}; {hint}", path) from None
 
 
 def shard_paths(path: str, count: int) -> list[str]:
@@ -165,7 +189,7 @@ def _not_found(message: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, message)
 
 
-def _expand_one(path: str) -> list[FileRange]:
+def _expand_one(path: StrPath) -> list[FileRange]:
     for _ in range(ATTEMPTS - 1):
         try:
             return _find(path)
@@ -174,12 +198,31 @@ def _expand_one(path: str) -> list[FileRange]:
     return _find(path)
 
 
-def _find(path: str) -> list[FileRange]:
-    mode = _mode(path)
+def _find(path: StrPath) -> list[FileRange]:
+    text = _text(path)
+    if isinstance(path, str):
+        refuse_url(text)
+    else:
+        refuse_mangled_url(path)
+    mode = _mode(text)
     if mode is not None:
-        return _whole(_folder(path)) if stat.S_ISDIR(mode) else [FileRange(path)]
-    if _URL.match(path):
-        raise ValueError(f"{path!r} is a URL; only local files are read at present")
+        return _whole(_folder(text)) if stat.S_ISDIR(mode) else [FileRange(text)]
+    return _pattern(text) if isinstance(path, str) else _missing(text)
+
+
+def _missing(path: str) -> list[FileRange]:
+    """Raises what belongs to a path object that is no file."""
+    try:
+        stat_of(path)
+    except FileNotFoundError as error:
+        if not _MAGIC.search(path) and not _NUMBERED.fullmatch(path):
+            raise
+        text = f"{error.strerror}; a path object is one file or folder, so pass a str for a pattern, a set or a range"
+        raise FileNotFoundError(errno.ENOENT, text, path) from None
+    return [FileRange(path)]  # it has appeared since
+
+
+def _pattern(path: str) -> list[FileRange]:
     part = _range(path)
     if part is not None:
         return [part]
@@ -190,7 +233,7 @@ def _find(path: str) -> list[FileRange]:
     if magic:
         return _whole(_glob(path))
     refuse_unfinished_file(path)
-    os.stat(path)  # raises the error that belongs to this path
+    stat_of(path)  # raises the error that belongs to this path
     return [FileRange(path)]
 
 
@@ -255,6 +298,28 @@ def _numbered(path: str, magic: bool) -> list[str] | None:
     return [shard for _, shard in sorted(sets[0].members.items())]
 
 
+def _shards_hint(path: str) -> str:
+    """Where there are shards of a name: what to pass to read them. Else nothing."""
+    folder, name = os.path.split(path)
+    wanted = set(_conventions(name)) if name else set()
+    found: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
+    with suppress(OSError):  # a folder that cannot be listed
+        for entry in _entries(folder):
+            shard = _SHARD.fullmatch(entry.name)
+            if shard is not None and (shard[1], shard[4]) in wanted and _is_readable(entry):
+                found[int(shard[3])].add((shard[1], shard[4]))
+    ways: list[str] = []
+    for count, kinds in sorted(found.items()):
+        if len(kinds) == 1:
+            ways.append(f"{path}@{count}")
+        else:  # both conventions, or several suffixes: only a glob tells them apart
+            ways += [_ShardSet(folder, *kind, f"{count:05}", _MIN_DIGITS).pattern for kind in sorted(kinds)]
+    if not ways:
+        return ""
+    more = f" (and {len(ways) - _NAMED} more sets)" if len(ways) > _NAMED else ""
+    return f"there are shards of that name: pass {' or '.join(map(repr, ways[:_NAMED]))}{more}"
+
+
 def _conventions(name: str) -> list[tuple[str, str]]:
     """What can stand before and after the numbers of the shards of `name`, the likeliest first."""
     prefix, suffix = _split_suffix(name)
@@ -279,6 +344,8 @@ def _glob(pattern: str) -> list[str]:
     elif part := _RANGE.fullmatch(pattern):
         refuse_unfinished_file(part[1])
         message = "no file matches the pattern, and a range [a:b] needs the name of one existing file before it"
+        if hint := _shards_hint(part[1]):
+            message += f"; {hint}, and slice what it opens"
     else:
         message = "no file matches the pattern"
     raise FileNotFoundError(errno.ENOENT, message, pattern)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
+from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord._publishing import unmixed
 from anyrecord.errors import ClosedError, FormatError
-from anyrecord.iteration import BatchIterator, position_of
+from anyrecord.iteration import Batches, index_of, position_of
 from anyrecord.mapped import MappedRecords
-from anyrecord.options import Limits, OpenOptions, open_options, tell_if_worker, whole_number
+from anyrecord.options import Limits, OpenOptions, open_options, tell_if_worker
 from anyrecord.paths import expand
 
 __all__ = ["Location", "Records", "open"]
@@ -44,9 +45,9 @@ def open(
     table: Literal["memory", "disk"] = "memory",
     io: Literal["auto", "plain", "map", "direct"] = "auto",
     limits: Limits | None = None,
-    cache_bytes: int = 64 << 20,
-    threads: int | None = None,
-    expected_records: int | None = None,
+    cache_bytes: SupportsIndex = 64 << 20,
+    threads: SupportsIndex | None = None,
+    expected_records: SupportsIndex | None = None,
 ) -> Records:
     """Opens record files as one sequence.
 
@@ -69,8 +70,9 @@ def open(
       larger than memory, in batches; a warning says so where the file system has no such reads.
     - `limits`: caps on what a file may claim, see `Limits`.
     - `cache_bytes`: how much to keep of decoded chunks that hold several records.
-    - `threads`: how many threads decode a large batch. As many as there are cores, at most 16; in a worker process
-      (forked, or started by `multiprocessing`) only the one that asks. One record is never handed to another thread.
+    - `threads`: how many threads decode a large batch, the calling one among them; 0 and 1 mean the calling thread
+      alone. By default there are as many as cores, at most 16; in a worker process (forked, or started by
+      `multiprocessing`) only the calling one. One record is never handed to another thread.
     - `expected_records`: an error unless there are exactly so many; the only way to notice a cut between chunks
       in formats that store no end.
     """
@@ -83,17 +85,18 @@ def open(
         cache_bytes=cache_bytes,
         threads=threads,
     )
+    expected = optional_number("expected_records", expected_records, 0, MOST_COUNT)
     records = Records(_open_source(source, options))
     for path, warning in records._source.warnings():
         warnings.warn(f"{path} is {warning}", stacklevel=2)
     if found := records._source.storage_warnings():  # one for all: of a thousand files, all lie in the same place
         few = _few([path for path, _ in found])
         warnings.warn(f"{few} {'is' if len(found) == 1 else 'are'} {found[0][1]}", stacklevel=2)
-    if expected_records is not None and _whole(expected_records) != len(records):
+    if expected is not None and expected != len(records):
         raise FormatError(
-            f"wrong number of records in {_few(records.paths)}: expected {expected_records}, found {len(records)}",
+            f"wrong number of records in {_few(records.paths)}: expected {expected}, found {len(records)}",
             path=records.paths[0] if len(records.paths) == 1 else None,
-            expected=str(expected_records),
+            expected=str(expected),
             found=str(len(records)),
         )
     return records
@@ -103,12 +106,6 @@ def _as_buffer(out: Any) -> Any:
     """PyTorch's tensors are no buffers themselves, but lend their memory to numpy."""
     lend = getattr(out, "numpy", None) if type(out).__module__.partition(".")[0] == "torch" else None
     return out if lend is None else lend()
-
-
-def _whole(number: int) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"expected_records={number!r} is not valid: it must be a whole number, 0 or more")
-    return number
 
 
 def _few(paths: list[str]) -> str:
@@ -154,12 +151,13 @@ class Records(_core.Records, Sequence[bytes]):
 
     def batches(
         self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
-    ) -> BatchIterator[bytes]:
+    ) -> Batches[bytes]:
         """Lists of `size` records each, in order; the last one may be shorter, or is left out.
 
-        The iterator has a `state_dict()`; `resume=` continues from one, also with another size.
+        The result has a length and can be iterated over again. Its iterators have a `state_dict()`; `resume=`
+        continues from one, also with another size.
         """
-        return BatchIterator(self, size, drop_last, resume)
+        return Batches(self, size, drop_last, resume)
 
     def resume(self, state: Mapping[str, int]) -> _core.RecordsIterator:
         """An iterator that continues at the very next record.
@@ -177,10 +175,15 @@ class Records(_core.Records, Sequence[bytes]):
         >>> before + list(part.resume(state)) == list(part)
         True
         """
-        return self._iterate(position_of(self, state))
+        return self._iterate(position_of(state, len(self), self._fingerprint))
 
     def shuffle(
-        self, seed: SupportsIndex, epoch: SupportsIndex = 0, *, window: int | None = None, block: int | None = None
+        self,
+        seed: SupportsIndex,
+        epoch: SupportsIndex = 0,
+        *,
+        window: SupportsIndex | None = None,
+        block: SupportsIndex | None = None,
     ) -> Self:
         """The same records in an order that `seed` and `epoch` decide, and nothing else; nothing is read.
 
@@ -200,8 +203,7 @@ class Records(_core.Records, Sequence[bytes]):
         seed, epoch = whole_number("seed", seed), whole_number("epoch", epoch)
         if window is None and block is not None:
             raise ValueError("block= goes with window=, the number of blocks that are mixed together")
-        window = None if window is None else whole_number("window", window, least=1)
-        block = None if block is None else whole_number("block", block, least=1)
+        window, block = optional_number("window", window, 1), optional_number("block", block, 1)
         order = _core.order_of(self._source, seed, epoch, window, block)
         return type(self)(_core.shuffle(self._source, order))
 
@@ -210,9 +212,8 @@ class Records(_core.Records, Sequence[bytes]):
 
         The shards of all ranks are all records, each once, and their lengths differ by at most 1.
         """
-        rank, of = whole_number("rank", rank), whole_number("of", of, least=1)
-        if rank >= of:
-            raise ValueError(f"rank {rank} of {of}: ranks are numbered from 0 to {of - 1}")
+        of = whole_number("of", of, 1)
+        rank = whole_number("rank", rank, 0, of - 1)
         return self[rank::of]
 
     def map(self, function: Callable[[bytes], T]) -> MappedRecords[T]:
@@ -256,10 +257,20 @@ class Records(_core.Records, Sequence[bytes]):
         """Where a record is stored: its file, its chunk's number there, its row in the chunk."""
         return Location(*self._locate(index))
 
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The number of the first record that equals `value`; a ValueError if there is none."""
+        return index_of(self, value, start, stop)
+
     @property
     def paths(self) -> list[str]:
         """The files, in order."""
         return [file[0] for file in self._source.files()]
+
+    def _describe(self, position: SupportsIndex) -> str:
+        """Which record is at a position, in words."""
+        position, path, record = self._place(position)
+        view = "" if record == position else f", at position {position} of the view"
+        return f"record {record} of {path}{view}"
 
     @property
     def format(self) -> str:

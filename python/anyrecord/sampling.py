@@ -15,11 +15,12 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar, get_args
+from operator import index
+from typing import Generic, Literal, SupportsIndex, TypeAlias, TypeVar, get_args
 
 from anyrecord import _core
+from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord.mapped import MappedRecords
-from anyrecord.options import whole_number
 from anyrecord.records import Records
 
 __all__ = ["ElasticLoader", "ElasticSampler", "Share", "Tail"]
@@ -110,15 +111,15 @@ class ElasticSampler:
 
     def __init__(
         self,
-        data: Sized | int,
+        data: Sized | SupportsIndex,
         *,
-        seed: int = 0,
+        seed: SupportsIndex = 0,
         shuffle: bool = True,
         tail: Tail = "pad",
-        window: int | None = None,
-        block: int | None = None,
-        rank: int | None = None,
-        world: int | None = None,
+        window: SupportsIndex | None = None,
+        block: SupportsIndex | None = None,
+        rank: SupportsIndex | None = None,
+        world: SupportsIndex | None = None,
     ) -> None:
         if tail not in get_args(Tail):
             raise ValueError(f"tail={tail!r} is not valid: it must be 'pad', 'drop' or 'uneven'")
@@ -129,11 +130,13 @@ class ElasticSampler:
         ours = isinstance(data, Records | MappedRecords)
         if (block is not None and window is None) or (window is not None and block is None and not ours):
             raise ValueError("window= and block= go together; only Records have a block of their own")
-        self.data = whole_number("data", data) if isinstance(data, int) else data
+        self.data = _data_or_count(data)
         self.seed = whole_number("seed", seed)
         self.tail: Tail = tail
-        self.rank, self.world = rank, world
-        self._shuffle, self._window, self._block = shuffle, window, block
+        self.world = optional_number("world", world, 1)
+        self.rank = None if self.world is None else optional_number("rank", rank, 0, self.world - 1)
+        self._window, self._block = optional_number("window", window, 1), optional_number("block", block, 1)
+        self._shuffle = shuffle
         self._epoch, self._start = 0, 0
         self._pass: _Pass | None = None
         self._check()
@@ -152,7 +155,7 @@ class ElasticSampler:
         """How many records an epoch has."""
         return self.data if isinstance(self.data, int) else len(self.data)
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: SupportsIndex) -> None:
         """Chooses the epoch. Begins it anew, unless it is the current one and not at its end."""
         epoch = whole_number("epoch", epoch)
         if epoch != self._epoch or (self._pass is not None and self._pass.ended):
@@ -193,7 +196,7 @@ class ElasticSampler:
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Continues where the state says, whatever the number of ranks, workers or records in a batch were there."""
         try:
-            epoch, position, length, order = (state[key] for key in ("epoch", "position", "length", "order"))
+            epoch, position, length, order = (index(state[key]) for key in ("epoch", "position", "length", "order"))
         except (KeyError, TypeError, IndexError):
             raise ValueError(
                 f"not the state of a sampler: expected what state_dict() returned, found {state!r}"
@@ -226,7 +229,7 @@ class ElasticSampler:
 
     def _rank_and_world(self) -> tuple[int, int]:
         if self.rank is not None and self.world is not None:
-            return _checked(self.rank, self.world, "rank= and world=")
+            return self.rank, self.world
         # Asked for, not imported: whoever has initialised it has imported it.
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -234,14 +237,23 @@ class ElasticSampler:
         rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
         if rank is None or world is None:
             return 0, 1
-        return _checked(rank, world, "RANK and WORLD_SIZE in the environment")
+        return _numbers_in_environment(rank, world)
 
     def __repr__(self) -> str:
         told = f"{self.num_records} records, seed {self.seed}, epoch {self._epoch}, tail {self.tail!r}"
         return f"<{type(self).__name__}: {told}>"
 
 
-def _checked(rank: int | str, world: int | str, which: str) -> tuple[int, int]:
+def _data_or_count(data: Sized | SupportsIndex) -> Sized | int:
+    try:
+        len(data)  # type: ignore[arg-type]  # an array of no dimension has the method, but no length
+    except TypeError:
+        return whole_number("data", data, 0, MOST_COUNT)  # type: ignore[arg-type]  # whatever it is
+    return data  # type: ignore[return-value]  # it has a length
+
+
+def _numbers_in_environment(rank: str, world: str) -> tuple[int, int]:
+    which = "RANK and WORLD_SIZE in the environment"
     try:
         found = int(rank), int(world)
     except ValueError:
@@ -306,7 +318,7 @@ class ElasticLoader(Generic[T]):
     """
 
     def __init__(
-        self, loader: Iterable[T], *, sampler: ElasticSampler | None = None, batch_size: int | None = None
+        self, loader: Iterable[T], *, sampler: ElasticSampler | None = None, batch_size: SupportsIndex | None = None
     ) -> None:
         self.loader = loader
         batch_sampler = getattr(loader, "batch_sampler", None)
@@ -317,7 +329,7 @@ class ElasticLoader(Generic[T]):
         self.sampler = found[0]
         sizes = [batch_size, getattr(loader, "batch_size", None), getattr(batch_sampler, "batch_size", None)]
         # Without batches, a loader delivers records one by one.
-        self.batch_size = next((size for size in sizes if size is not None), 1)
+        self.batch_size = whole_number("batch_size", next((size for size in sizes if size is not None), 1), 1)
         self._state: dict[str, int] | None = None
 
     def __iter__(self) -> Iterator[T]:
@@ -334,7 +346,7 @@ class ElasticLoader(Generic[T]):
         """How many batches the next iteration has."""
         return len(self.loader)  # type: ignore[arg-type]  # a loader without a length says so itself
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: SupportsIndex) -> None:
         """Chooses the epoch; see `ElasticSampler.set_epoch`."""
         self.sampler.set_epoch(epoch)
 

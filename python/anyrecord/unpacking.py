@@ -16,11 +16,12 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
+from anyrecord._calls import Progress
 from anyrecord.errors import FormatError
 from anyrecord.listing import Tree, walk
 from anyrecord.records import Records
 
-__all__ = ["unpack"]
+__all__ = ["check_names", "write_tree"]
 
 _BATCH_BYTES = 32 << 20
 _BATCH_FILES = 1024
@@ -32,7 +33,7 @@ _WINDOWS = re.compile(
 """Names that mean something else on Windows: devices, streams, other folders, or names without their last dot."""
 
 
-def unpack(
+def write_tree(
     records: Records, tree: Tree, target: str, overwrite: bool, progress: Callable[[int, int], object] | None
 ) -> None:
     """Writes what `tree` lists to the folder `target`; see `Folder.unpack`."""
@@ -133,16 +134,15 @@ def _write(records: Records, tree: Tree, staged: str, progress: Callable[[int, i
             os.mkdir(place)
         else:
             files.append((place, node))
-    done, total = 0, sum(sizes[record] for _, record in files)
+    done, tell = 0, Progress(progress, sum(sizes[record] for _, record in files))
     for batch in _batches(files, sizes):
         for (place, _), contents in zip(batch, records.__getitems__([record for _, record in batch]), strict=True):
             with open(place, "xb", buffering=0) as file:
                 _write_all(file.fileno(), contents)
             done += len(contents)
-            if progress is not None:
-                progress(done, total)
-    if progress is not None and not files:
-        progress(0, 0)
+            tell(done)
+    if not files:
+        tell(0)
 
 
 def _write_all(descriptor: int, contents: bytes) -> None:

@@ -10,21 +10,25 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, TypeAlias, TypedDict
+from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypeAlias, TypedDict
 
 from anyrecord import _core
+from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
 from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
 from anyrecord.errors import ClosedError
-from anyrecord.options import MOST_THREADS, tell_if_worker
+from anyrecord.options import tell_if_worker
 from anyrecord.paths import existing_shards, shard_paths
 
 __all__ = ["Writer", "create"]
 
-_MOST = (1 << 63) - 1
-
 StrPath: TypeAlias = str | os.PathLike[str]
 
-_CODEC_OF_SUFFIX = {".tfrecord.gz": "gzip", ".tfrecord.zlib": "zlib"}
+_CODEC_OF_SUFFIX = {
+    ".tfrecord.gz": "gzip",
+    ".tfrecord.zlib": "zlib",
+    ".tfrecords.gz": "gzip",
+    ".tfrecords.zlib": "zlib",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +50,13 @@ class FormatOptions(TypedDict, total=False):
     """The keywords of `create` that only some formats have."""
 
     codec: Literal["none", "snappy", "gzip", "zlib", "zstd", "brotli"] | None
-    level: int | None
-    window_log: int | None
-    group_size: int | None
+    level: SupportsIndex | None
+    window_log: SupportsIndex | None
+    group_size: SupportsIndex | None
     transpose: bool | None
-    transpose_bucket_size: int | None
+    transpose_bucket_size: SupportsIndex | None
     pad_to_block_boundary: bool | None
-    chunk_bytes: int | None
+    chunk_bytes: SupportsIndex | None
 
 
 class Writer(_core.Writer):
@@ -188,19 +192,19 @@ def create(
     format: str | None = None,
     overwrite: bool = False,
     durable: bool = True,
-    shards: int | None = None,
-    shard_bytes: int | None = None,
-    shard_records: int | None = None,
-    num_records: int | None = None,
-    threads: int | None = None,
+    shards: SupportsIndex | None = None,
+    shard_bytes: SupportsIndex | None = None,
+    shard_records: SupportsIndex | None = None,
+    num_records: SupportsIndex | None = None,
+    threads: SupportsIndex | None = None,
     codec: Literal["none", "snappy", "gzip", "zlib", "zstd", "brotli"] | None = None,
-    level: int | None = None,
-    window_log: int | None = None,
-    group_size: int | None = None,
+    level: SupportsIndex | None = None,
+    window_log: SupportsIndex | None = None,
+    group_size: SupportsIndex | None = None,
     transpose: bool | None = None,
-    transpose_bucket_size: int | None = None,
+    transpose_bucket_size: SupportsIndex | None = None,
     pad_to_block_boundary: bool | None = None,
-    chunk_bytes: int | None = None,
+    chunk_bytes: SupportsIndex | None = None,
 ) -> Writer:
     """A writer of `path`, whose suffix chooses the format unless `format` does.
 
@@ -221,8 +225,9 @@ def create(
     - `format`: may differ from what the suffix says, since readers look at the bytes.
     - `num_records`: how many there will be, if you know. FFRecord then writes in one pass; for every format it is
       an error to write another number.
-    - `threads`: how many threads encode. By default there is one for each core once there is enough to compress, but
-      none in worker processes, which share the cores. The bytes written are the same for any number.
+    - `threads`: how many threads encode besides the calling one; 0 means the calling thread alone. By default there is
+      one for each core once there is enough to compress, but none in worker processes, which share the cores. The
+      bytes written are the same for any number.
 
     Options of one format, refused by the others:
 
@@ -250,7 +255,7 @@ def create(
         durable=bool(durable),
         threads=threads_option(threads),
         sharding=sharding,
-        num_records=count_option("num_records", num_records, 0),
+        num_records=optional_number("num_records", num_records, 0, MOST_COUNT),
     )
     if name is not None:
         is_sharded = sharding[0] != "one"
@@ -275,6 +280,7 @@ def create(
 
 def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Writer:
     """A writer of a path or a file object, with options that are checked."""
+    keywords = {keyword: _format_option(keyword, value) for keyword, value in keywords.items()}
     if isinstance(target, str) and creating.format == "tfrecord":
         implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if target.endswith(suffix)]
         keywords = {"codec": implied[0], **keywords} if implied else keywords
@@ -302,23 +308,27 @@ def format_of(path: str | None) -> str:
     return format
 
 
-def count_option(keyword: str, value: int | None, least: int, most: int = _MOST) -> int | None:
-    """The value of an option that counts something, checked."""
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        valid = f"{least} or more" if most == _MOST else f"from {least} to {most}"
-        raise ValueError(f"{keyword}={value!r} is not valid: it must be a whole number, {valid}")
+def _format_option(keyword: str, value: Any) -> Any:
+    """The value of an option of one format, of the right type; what it may be is that format's to check."""
+    if keyword in ("level", "window_log", "group_size", "transpose_bucket_size", "chunk_bytes"):
+        return integer(keyword, value)
+    if keyword in ("transpose", "pad_to_block_boundary") and not isinstance(value, bool):
+        text = f"{keyword}={value!r} is not valid: it must be True or False, not {type(value).__name__}"
+        raise TypeError(text)
+    if keyword == "codec" and not isinstance(value, str):
+        raise TypeError(f"codec= takes the name of a compression, not {type(value).__name__}")
     return value
 
 
-def threads_option(threads: int | None) -> int | None:
+def threads_option(threads: SupportsIndex | None) -> int | None:
     """How many threads encode. None: what there are cores for, which is none in a worker process."""
     tell_if_worker()
-    return count_option("threads", threads, 0, MOST_THREADS)
+    return optional_number("threads", threads, 0, MOST_THREADS)
 
 
-def sharding_of(shards: int | None, shard_bytes: int | None, shard_records: int | None) -> tuple[str, int]:
+def sharding_of(
+    shards: SupportsIndex | None, shard_bytes: SupportsIndex | None, shard_records: SupportsIndex | None
+) -> tuple[str, int]:
     """How records are dealt out, and the number that belongs to it."""
     given = {
         "shards": ("turns", shards),
@@ -328,7 +338,7 @@ def sharding_of(shards: int | None, shard_bytes: int | None, shard_records: int 
     chosen = [
         (kind, number)
         for keyword, (kind, value) in given.items()
-        if (number := count_option(keyword, value, 1)) is not None
+        if (number := optional_number(keyword, value, 1, MOST_COUNT)) is not None
     ]
     if len(chosen) > 1:
         raise ValueError("shards, shard_bytes and shard_records exclude each other")

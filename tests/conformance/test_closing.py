@@ -7,11 +7,11 @@ from typing import Any
 
 import anyrecord
 import pytest
-from anyrecord import ClosedError, Records
+from anyrecord import ClosedError, MappedRecords, Records
 
 from conformance.storages import RECORDS, Stored
 
-READS: dict[str, Callable[[Records], Any]] = {
+READS: dict[str, Callable[[Any], Any]] = {
     "by number": lambda records: records[0],
     "from the end": lambda records: records[-1],
     "by list": lambda records: records[[0, 1]],
@@ -21,7 +21,7 @@ READS: dict[str, Callable[[Records], Any]] = {
     "by a new iterator": lambda records: next(iter(records)),
     "backwards": lambda records: next(reversed(records)),
     "into a list": list,
-    "in batches": lambda records: next(records.batches(2)),
+    "in batches": lambda records: next(iter(records.batches(2))),
     "by contents": lambda records: b"x" in records,
     "index": lambda records: records.index(b"x"),
     "count": lambda records: records.count(b"x"),
@@ -62,7 +62,7 @@ def test_records_are_closed_with_their_slices(records: Records) -> None:
 
 
 def test_iterators_stop_with_an_error_at_the_latest_when_they_read_again(records: Records) -> None:
-    iterator, batches, untouched = iter(records), records.batches(3), iter(records)
+    iterator, batches, untouched = iter(records), iter(records.batches(3)), iter(records)
     next(iterator)
     next(batches)
     records.close()
@@ -88,6 +88,23 @@ def test_an_error_in_a_with_block_closes_and_comes_out(stored: Stored) -> None:
     with stored.source() as source, pytest.raises(KeyError, match="mine"), anyrecord.open(source) as records:
         raise KeyError("mine")
     assert records.closed
+
+
+def test_mapped_records_are_closed_as_records_are(stored: Stored) -> None:
+    with stored.source() as source:
+        with anyrecord.open(source).map(len) as mapped:
+            assert (mapped[1], mapped.closed) == (len(RECORDS[1]), False)
+            views: list[MappedRecords[Any]] = [mapped[3:], mapped.shuffle(1), mapped.shard(0, of=2), mapped.map(str)]
+        assert mapped.closed
+        for closed in (mapped, *views):
+            assert closed.closed
+            for name in ("by number", "by list", "as PyTorch does", "by a new iterator", "in batches", "by with"):
+                with pytest.raises(ClosedError):
+                    READS[name](closed)
+        mapped.close()
+        with pytest.raises(KeyError, match="mine"), anyrecord.open(source).map(len) as again:
+            raise KeyError("mine")
+        assert again.closed
 
 
 def test_closing_twice_is_closing_once(records: Records) -> None:

@@ -54,7 +54,11 @@ def test_what_was_written_is_read(case: Case, content: Callable[[], list[bytes]]
     report = anyrecord.verify(path)
     assert report.ok
     assert (report.records, report.decoded_bytes) == (len(expected), sum(map(len, expected)))
-    assert report.file_bytes == Path(path).stat().st_size
+    assert report.file_bytes == Path(path).stat().st_size == report.record_bytes + report.meta_bytes
+    about = anyrecord.info(path)
+    assert (about.records, about.chunks, about.file_bytes) == (report.records, report.chunks, report.file_bytes)
+    assert about.record_bytes == report.record_bytes
+    assert about.decoded_bytes in (None, report.decoded_bytes)
 
 
 def test_no_records_are_an_empty_sequence(case: Case) -> None:
@@ -69,7 +73,10 @@ def test_no_records_are_an_empty_sequence(case: Case) -> None:
         for index in (0, -1):
             with pytest.raises(IndexError):
                 records[index]
-    assert anyrecord.info(f"none{case.suffix}").records == 0
+    about, report = anyrecord.info(f"none{case.suffix}"), anyrecord.verify(f"none{case.suffix}")
+    assert (about.records, about.chunks, about.record_bytes, about.decoded_bytes) == (0, 0, 0, 0)
+    assert (report.records, report.chunks, report.record_bytes, report.decoded_bytes) == (0, 0, 0, 0)
+    assert report.meta_bytes == report.file_bytes == about.file_bytes
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -98,4 +105,7 @@ def test_any_records_come_back_as_they_were(
             assert found[indices] == [records[i] for i in indices]
             as_array: Any = np.array(indices, np.int64)
             assert found[as_array] == [records[i] for i in indices]
-    assert anyrecord.verify(file, format=format).ok
+    about, report = anyrecord.info(file, format=format), anyrecord.verify(file, format=format)
+    assert report.ok
+    assert (about.records, about.chunks, about.record_bytes) == (report.records, report.chunks, report.record_bytes)
+    assert report.record_bytes + report.meta_bytes + report.unused_bytes == report.file_bytes

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from anyrecord import Records
+from anyrecord import Permutation, Records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,9 +111,39 @@ def test_anything_else_is_a_type_error(records: Records, key: Any) -> None:
         records[key]
 
 
-def test_a_mask_of_booleans_is_told_what_to_use_instead(records: Records) -> None:
-    with pytest.raises(TypeError, match=r"numpy\.flatnonzero"):
-        records[np.ones(N, np.bool_)]
+BOOLEANS: dict[str, Callable[[], Any]] = {
+    "list": lambda: [True, False],
+    "list after numbers": lambda: [0, 1, True],
+    "list after numpy numbers": lambda: [np.int64(0), np.int8(1), True],
+    "tuple": lambda: (False,),
+    "generator": lambda: (i < 2 for i in range(4)),
+    "iterator": lambda: iter([True]),
+    "set": lambda: {True},
+    "mask": lambda: np.ones(N, np.bool_),
+    "strided mask": lambda: np.ones(2 * N, np.bool_)[::2],
+    "array of objects": lambda: np.array([True, False], object),
+    "array of objects after numbers": lambda: np.array([0, 1, False], object),
+    "list of numpy booleans": lambda: [np.True_, np.False_],
+    "list of arrays of one": lambda: [np.array(1), np.array(True)],
+    "memoryview": lambda: memoryview(bytes([0, 1])).cast("?"),
+}
+
+
+def test_booleans_are_no_record_numbers_and_are_told_what_to_use_instead(records: Records) -> None:
+    order = Permutation(N, seed=1)
+    reads: list[Callable[[Any], object]] = [
+        lambda keys: records[keys],
+        records.__getitems__,
+        records._getitems,
+        records.map(len).__getitem__,
+        records.map(len).__getitems__,
+        lambda keys: records.read_into(bytearray(100), keys),
+        order.take,
+    ]
+    for name, booleans in BOOLEANS.items():
+        for read in reads:
+            with pytest.raises(TypeError, match=r"use numpy\.flatnonzero\(mask\)"):
+                pytest.fail(f"{name}: {read(booleans())}")
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter, np.array, lambda them: (i for i in them)])

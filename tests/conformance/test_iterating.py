@@ -94,8 +94,23 @@ def test_index_of_a_record_that_is_not_there_is_a_value_error(records: Records, 
 def test_batches_are_lists_of_that_size_and_a_rest(records: Records, size: int) -> None:
     expected = [list(RECORDS[at : at + size]) for at in range(0, N, size)]
     assert list(records.batches(size)) == expected
+    assert len(records.batches(size)) == len(expected)
     whole = expected if len(expected[-1]) == size else expected[:-1]
     assert list(records.batches(size, drop_last=True)) == whole
+    assert len(records.batches(size, drop_last=True)) == len(whole)
+
+
+def test_batches_can_be_iterated_again_and_by_several_at_a_time(records: Records) -> None:
+    batches = records.batches(7)
+    assert list(batches) == list(batches)
+    first, second = iter(batches), iter(batches)
+    assert next(first) == list(RECORDS[:7])
+    assert next(first) == list(RECORDS[7:14])
+    assert next(second) == list(RECORDS[:7])
+    assert (first.__length_hint__(), second.__length_hint__()) == (len(batches) - 2, len(batches) - 1)
+    with pytest.raises(TypeError, match="not an iterator"):
+        next(batches)  # type: ignore[call-overload]
+    assert repr(batches) == f"<anyrecord.Batches: {len(batches)} of 7 from {records!r}>"
 
 
 def test_batches_of_a_slice_are_batches_of_the_slice(records: Records) -> None:
@@ -105,6 +120,7 @@ def test_batches_of_a_slice_are_batches_of_the_slice(records: Records) -> None:
         list(RECORDS[4:5]),
     ]
     assert list(records[:0].batches(3)) == []
+    assert (len(records[4:11].batches(3)), len(records[:0].batches(3))) == (3, 0)
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, "3", None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,90 @@ def test_an_error_in_the_function_comes_out_as_it_is_and_breaks_nothing(records:
     assert mapped[1] == RECORDS[1]
 
 
+READS: dict[str, Callable[[MappedRecords[Any], int], object]] = {
+    "by number": lambda mapped, at: mapped[at],
+    "from the end": lambda mapped, at: mapped[at - len(mapped)],
+    "by a list": lambda mapped, at: mapped[[0, at, 1]],
+    "by a tuple": lambda mapped, at: mapped[(0, at)],
+    "by a generator": lambda mapped, at: mapped[(i for i in (0, 1, at))],
+    "by an array": lambda mapped, at: mapped[np.array([1, at])],
+    "by a range": lambda mapped, at: mapped[range(len(mapped))],
+    "as PyTorch does": lambda mapped, at: mapped.__getitems__([0, at]),
+    "as Grain does": lambda mapped, at: mapped._getitems(iter([at])),
+    "into a list": lambda mapped, at: list(mapped),
+    "backwards": lambda mapped, at: list(reversed(mapped)),
+    "in batches": lambda mapped, at: list(mapped.batches(5)),
+    "all in one batch": lambda mapped, at: list(mapped.batches(10**6)),
+    "resumed": lambda mapped, at: list(mapped.resume(iter(mapped).state_dict())),
+    "by contents": lambda mapped, at: object() in mapped,
+    "counted": lambda mapped, at: mapped.count(object()),
+    "looked for": lambda mapped, at: mapped.index(object()),
+    "through a chain": lambda mapped, at: list(mapped.map(str)),
+}
+
+
+class OwnError(Exception):
+    pass
+
+
+def refuses(refused: bytes, error: Exception) -> Callable[[bytes], int]:
+    def function(record: bytes) -> int:
+        if record == refused:
+            raise error
+        return len(record)
+
+    return function
+
+
+def test_an_error_in_the_function_says_which_record_it_was(stored: Stored, records: Records) -> None:
+    at = 20
+    file, number = stored.place(at)
+    of_file = f"in the function on record {number} of {file}"
+    views = [(records, at), (records[4:], at - 4), (records[::-1], N - 1 - at), (records + records[:1], at)]
+    for name, read in READS.items():
+        for view, position in views:
+            error = OwnError("mine")
+            with pytest.raises(OwnError, match=r"^mine") as caught:
+                read(view.map(refuses(RECORDS[at], error)), position)
+            assert caught.value is error
+            expected = of_file if position == number else f"{of_file}, at position {position} of the view"
+            assert error.__notes__ == [expected], name
+
+
+def test_a_stop_iteration_of_the_function_is_an_error_and_no_end(stored: Stored, records: Records) -> None:
+    file, number = stored.place(20)
+    for name, read in READS.items():
+        stop = StopIteration("mine")
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            read(records.map(refuses(RECORDS[20], stop)), 20)
+        assert caught.value.__cause__ is stop, name
+        assert caught.value.__notes__[0].startswith(f"in the function on record {number} of {file}")
+
+
+def test_an_index_error_of_the_function_is_no_end_either(records: Records) -> None:
+    mapped = records.map(refuses(RECORDS[20], IndexError("mine")))
+    with pytest.raises(IndexError, match="mine"):
+        mapped.index(object())
+
+
+def test_the_note_is_there_once_however_often_the_error_comes(records: Records) -> None:
+    error = OwnError()
+    mapped = records.map(refuses(RECORDS[1], error))
+    for _ in range(3):
+        with pytest.raises(OwnError):
+            mapped[1]
+    assert len(error.__notes__) == 1
+
+
+def test_what_ends_a_program_has_no_note(records: Records) -> None:
+    def interrupted(record: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        list(records.map(interrupted))
+    assert not hasattr(caught.value, "__notes__")
+
+
 def test_index_errors_stay_index_errors(records: Records) -> None:
     with pytest.raises(IndexError):
         records.map(len)[N]
@@ -96,6 +181,8 @@ def test_index_errors_stay_index_errors(records: Records) -> None:
 def test_map_needs_a_function(records: Records, no_function: Any) -> None:
     with pytest.raises(TypeError, match=type(no_function).__name__):
         records.map(no_function)
+    with pytest.raises(TypeError, match=type(no_function).__name__):
+        records.map(len).map(no_function)
 
 
 def test_mapped_records_survive_pickling_where_their_records_do(stored: Stored, records: Records) -> None:

@@ -96,6 +96,14 @@ def test_info_sums_up_all_files(stored: Stored) -> None:
     if stored.case.variant.sizes_known:
         assert about.decoded_bytes == RECORD_BYTES
         assert about.ratio == RECORD_BYTES / about.file_bytes
+    assert tuple(file.path for file in about.files) == stored.files
+    assert tuple(file.records for file in about.files) == stored.counts
+    assert {file.format for file in about.files} == {about.format}
+    for field in ("chunks", "file_bytes", "record_bytes"):
+        assert sum(getattr(file, field) for file in about.files) == getattr(about, field)
+    for file in about.files:
+        if stored.is_of_paths:
+            assert anyrecord.info(file.path).files == (file,)
 
 
 def test_verify_accounts_for_every_byte(stored: Stored) -> None:
@@ -106,11 +114,81 @@ def test_verify_accounts_for_every_byte(stored: Stored) -> None:
     assert report
     assert report.format == stored.case.format.name
     assert (report.records, report.decoded_bytes) == (N, RECORD_BYTES)
-    assert (report.problems, report.problem_count, report.unused) == ((), 0, ())
+    assert (report.problems, report.problem_count, report.unused, report.damaged) == ((), 0, (), ())
+    assert (report.unused_bytes, report.damaged_bytes) == (0, 0)
+    assert 0 < report.meta_bytes == report.file_bytes - report.record_bytes
+    with stored.source() as source:
+        about = anyrecord.info(source)
+    for field in ("format", "records", "chunks", "file_bytes", "record_bytes", "paths"):
+        assert getattr(report, field) == getattr(about, field), field
     assert seen[-1] == (report.file_bytes, report.file_bytes)
     assert seen == sorted(seen)
-    assert len(report.paths) == len(stored.files)
     assert str(report).endswith("all accounted for")
+
+
+@pytest.mark.parametrize("part", [(0, 5), (3, 4), (0, N), (7, N), (20, 20), (0, 0), (N, N), (N - 1, N)])
+def test_info_and_verify_of_a_range_count_its_records(stored: Stored, part: tuple[int, int]) -> None:
+    if stored.storage != "path":
+        return
+    (path,) = stored.files
+    start, stop = part
+    whole, about, report = anyrecord.info(path), anyrecord.info(f"{path}[{start}:{stop}]"), None
+    report = anyrecord.verify(f"{path}[{start}:{stop}]")
+    chunks = {stored.case.chunk_and_row(index)[0] for index in range(start, stop)}
+    for found in (about, report):
+        assert (found.records, found.chunks) == (stop - start, len(chunks))
+        assert (found.file_bytes, found.record_bytes) == (whole.file_bytes, whole.record_bytes)
+        assert found.paths == (path,)
+    assert about.files[0].records == stop - start
+    assert about.decoded_bytes == whole.decoded_bytes
+    assert report.ok
+    assert report.record_bytes + report.meta_bytes == report.file_bytes
+
+
+def test_a_file_that_is_named_twice_has_its_bytes_once(stored: Stored) -> None:
+    if stored.storage != "path":
+        return
+    (path,) = stored.files
+    relative = os.path.relpath(path)
+    whole = anyrecord.info(path)
+    for source, counts in (
+        ([path, path], (N, N)),
+        ([f"{path}[0:5]", f"{path}[5:7]", relative], (5, 2, N)),
+        ([f"{path}[3:]", f"{path}[:3]"], (N - 3, 3)),
+    ):
+        seen: list[tuple[int, int]] = []
+        about = anyrecord.info(source)
+        report = anyrecord.verify(source, progress=lambda done, total: seen.append((done, total)))  # noqa: B023
+        assert about.records == report.records == sum(counts) == len(anyrecord.open(source))
+        assert tuple(file.records for file in about.files) == counts
+        assert about.chunks == report.chunks
+        assert about.paths == report.paths == tuple(source_path.partition("[")[0] for source_path in source)
+        for field in ("file_bytes", "record_bytes"):
+            assert getattr(about, field) == getattr(report, field) == getattr(whole, field)
+        assert about.decoded_bytes == whole.decoded_bytes
+        assert seen[-1] == (whole.file_bytes, whole.file_bytes)
+
+
+def test_a_range_that_is_not_in_the_file_is_refused_by_all_alike(stored: Stored) -> None:
+    if stored.storage != "path":
+        return
+    (path,) = stored.files
+    for part in (f"0:{N + 1}", f"{N + 1}:", f"{N + 1}:{N + 2}"):
+        for function in (anyrecord.open, anyrecord.info, anyrecord.verify):
+            with pytest.raises(ValueError, match=f"are not in the file, which has {N}"):
+                function(f"{path}[{part}]")
+
+
+def test_what_was_read_before_changes_no_answer(stored: Stored, records: Records) -> None:
+    with stored.source() as source:
+        before = anyrecord.info(source)
+    chunks = [records.locate(index).chunk for index in range(N)]
+    list(records), [records[index] for index in range(N)], records[range(N)]
+    assert [records.locate(index).chunk for index in range(N)] == chunks
+    about = records._source.descriptions()
+    assert [file[1:6] for file in about] == [
+        (file.records, file.chunks, file.file_bytes, file.record_bytes, file.decoded_bytes) for file in before.files
+    ]
 
 
 def test_a_sum_is_one_after_the_other(stored: Stored, records: Records) -> None:

@@ -154,3 +154,26 @@ def test_records_in_any_order(tmp_path: Path, pack_with: Callable[..., Path]) ->
     path = pack_with(pickle.dumps(OrderedDict(a=2, b=OrderedDict(c=0), d=1)), [b"zero", b"one", b"two"])
     anyrecord.Folder(path).unpack(tmp_path / "out")
     assert contents(tmp_path / "out") == {"a": b"two", "b": None, "b/c": b"zero", "d": b"one"}
+
+
+def test_unpack_beside_pack_does_what_the_folder_does(packed: Path, tree: Path, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    anyrecord.unpack(packed, tmp_path / "out", progress=lambda done, total: seen.append((done, total)))
+    assert contents(tmp_path / "out") == contents(tree)
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1] > 0
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        anyrecord.unpack(str(packed), tmp_path / "out")
+    anyrecord.unpack(str(packed), tmp_path / "out", overwrite=True)
+    with pytest.raises(TypeError, match="colour"):
+        anyrecord.unpack(packed, tmp_path / "other", colour="red")  # type: ignore[call-arg]
+    plain = tmp_path / "plain.ffr"
+    with anyrecord.create(plain) as out:
+        out.write(b"no listing")
+    with pytest.raises(anyrecord.FormatError, match="not a packed folder"):
+        anyrecord.unpack(plain, tmp_path / "other")
+    with pytest.raises(ValueError, match="is a URL"):
+        anyrecord.unpack(packed, "gs://bucket/folder")
+    with pytest.raises(ValueError, match="pass a URL as a str"):
+        anyrecord.unpack(packed, Path("gs://bucket/folder"))
+    assert not (tmp_path / "other").exists()

@@ -115,6 +115,8 @@ def test_verify_and_info_agree_with_the_manifest(file: str) -> None:
         assert report.chunks == anyrecord.info(FOLDER / file).chunks == len(entry["chunks"])
         payloads = sum(chunk["raw_size"] for chunk in entry["chunks"])
         assert report.decoded_bytes == payloads - 4 * entry["n"]
+        assert report.meta_bytes == 20 * report.chunks
+        assert report.record_bytes + report.meta_bytes == report.file_bytes
 
 
 @pytest.mark.parametrize("file", [file for file in of_kind("valid") if "writer_args" in ENTRIES[file]])

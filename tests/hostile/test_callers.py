@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -68,8 +69,157 @@ def test_a_slice_of_a_slice_takes_any_step(records: Records) -> None:
 
 def test_a_batch_size_may_be_any_integer_type(records: Records) -> None:
     assert [len(batch) for batch in records.batches(np.int64(2))] == [2, 2, 1]
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="size=0 is not valid: it must be a whole number from 1"):
         records.map(len).batches(0)
+
+
+MORE_THAN_MEMORY = """
+import numpy, anyrecord
+with anyrecord.create("a.ffr", durable=False) as out:
+    out.write_many(b"%d" % i for i in range(50))
+with anyrecord.create("a.array_record", durable=False, group_size=5) as out:
+    out.write_many(b"%d" % i for i in range(50))
+for path in ("a.ffr", "a.array_record"):
+    records = anyrecord.open(path)
+    big = anyrecord.mix([records, records], [1, 1], length=2**62)
+    order = anyrecord.Permutation(2**60, 1)
+    many = range(2**40)
+    same = numpy.broadcast_to(numpy.int32(3), 2**40)
+    uses = dict(
+        range=lambda: big[many],
+        backwards=lambda: big[range(2**40, -1, -1)],
+        negative=lambda: big[range(-(2**40), 0)],
+        across=lambda: big[range(-5, 2**40)],
+        array=lambda: big[same],
+        every_other=lambda: big[same[::2]],
+        getitems=lambda: big.__getitems__(many),
+        mapped=lambda: big.map(len)[many],
+        read_into=lambda: big.read_into(bytearray(8), many),
+        read_into_array=lambda: records.read_into(bytearray(8), same),
+        batches=lambda: next(iter(big.batches(2**50))),
+        mapped_batches=lambda: next(iter(big.map(len).batches(2**50))),
+        take=lambda: order.take(many),
+        take_array=lambda: order.take(same),
+        sizes=lambda: big.sizes(),
+        list=lambda: list(big),
+    )
+    for name, use in uses.items():
+        try:
+            found = use()
+        except MemoryError:
+            pass
+        else:
+            assert name == "sizes" and found is None and path == "a.array_record", (path, name)
+print("all refused")
+"""
+
+
+def test_what_no_memory_can_hold_is_a_memory_error_and_no_crash() -> None:
+    done = subprocess.run([sys.executable, "-c", MORE_THAN_MEMORY], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "all refused\n"), done.stderr
+
+
+class Ends(io.RawIOBase):
+    """A file object one of whose methods raises StopIteration from its `patience + 1`st call on."""
+
+    def __init__(self, data: bytes, method: str, patience: int) -> None:
+        self.memory, self.method, self.patience = io.BytesIO(data), method, patience
+
+    def seekable(self) -> bool:
+        return True
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        if method == self.method:
+            self.patience -= 1
+            if self.patience < 0:
+                raise StopIteration("mine")
+        return getattr(self.memory, method)(*arguments)
+
+    def read(self, size: int = -1, /) -> Any:
+        return self._call("read", size)
+
+    def seek(self, offset: int, whence: int = 0, /) -> Any:
+        return self._call("seek", offset, whence)
+
+    def tell(self) -> Any:
+        return self._call("tell")
+
+
+@pytest.mark.parametrize("method", ["read", "seek"])
+def test_a_stop_iteration_of_a_file_object_is_an_error_and_no_end(records: Records, suffix: str, method: str) -> None:
+    memory = io.BytesIO()
+    format = {".ffr": "ffrecord"}.get(suffix, suffix[1:])
+    with anyrecord.create(memory, format=format) as out:
+        out.write_many(b"%d" % i * 50 for i in range(3000))
+    for use in (list, lambda them: them[0], lambda them: them[[0, 1]], lambda them: list(them.batches(100))):
+        source = Ends(memory.getvalue(), method, 10**9)
+        opened = anyrecord.open(source, cache_bytes=0)  # type: ignore[arg-type]
+        source.patience = 0
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            use(opened)
+        assert isinstance(caught.value.__cause__, StopIteration)
+    source = Ends(memory.getvalue(), method, 0)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        anyrecord.open(source)  # type: ignore[arg-type]
+
+
+def test_a_stop_iteration_of_an_index_is_an_error_and_no_end(records: Records) -> None:
+    class Stops:
+        def __index__(self) -> int:
+            raise StopIteration
+
+    for use in (
+        lambda: records[Stops()],
+        lambda: records[[Stops()]],
+        lambda: list(map(records.__getitem__, [Stops()])),
+    ):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            use()
+
+
+def stop(*_: object) -> None:
+    raise StopIteration("mine")
+
+
+def test_a_stop_iteration_of_a_signal_handler_is_an_error_and_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.ffr"
+    open_numbers(path, range(20_000)).close()
+    before = signal.signal(signal.SIGUSR1, stop)
+
+    class Signals(Ends):
+        def read(self, size: int = -1, /) -> Any:
+            if self.patience == 0:
+                os.kill(os.getpid(), signal.SIGUSR1)
+            return super().read(size)
+
+    try:
+        source = Signals(path.read_bytes(), "read", 10**9)
+        opened = anyrecord.open(source)  # type: ignore[arg-type]
+        iterator = iter(opened)
+        next(iterator)
+        source.patience, source.method = 0, "no method"
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            list(iterator)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_stop_iteration_of_progress_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.tfrecord"
+    open_numbers(path, range(1000)).close()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_bytes(b"a")
+    anyrecord.pack(tmp_path / "folder", tmp_path / "packed.ffr")
+    for use in (
+        lambda: anyrecord.verify(path, progress=stop),
+        lambda: anyrecord.convert(path, tmp_path / "new.ffr", progress=stop),
+        lambda: anyrecord.build_index(path, progress=stop),
+        lambda: anyrecord.pack(tmp_path / "folder", tmp_path / "new.ffr", progress=stop),
+        lambda: anyrecord.Folder(tmp_path / "packed.ffr").unpack(tmp_path / "new", progress=stop),
+    ):
+        with pytest.raises(RuntimeError, match="StopIteration") as caught:
+            use()
+        assert isinstance(caught.value.__cause__, StopIteration)
 
 
 def test_an_array_of_python_objects_is_no_record(tmp_path: Path) -> None:

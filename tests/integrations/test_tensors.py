@@ -44,3 +44,34 @@ def test_a_tensor_may_look_at_a_record_in_place(records: Records) -> None:
     tensor = torch.from_numpy(array)
     assert tensor.data_ptr() == array.__array_interface__["data"][0]
     assert bytes(tensor.numpy()) == b"5" * 1000
+
+
+def test_a_tensor_of_integers_is_a_list_of_record_numbers_and_one_of_booleans_is_not(records: Records) -> None:
+    import torch
+
+    order = anyrecord.Permutation(10, seed=1)
+    for dtype in (torch.int64, torch.int32, torch.uint8):
+        numbers = torch.tensor([7, 3], dtype=dtype)
+        assert records[numbers] == records[[7, 3]] == records[[numbers[0], numbers[1]]]
+        assert order.take(numbers) == order.take([7, 3])
+        assert records[numbers[:1]] == [records[7]], "a list of one"
+        assert records[numbers[0]] == records[7]
+    mask = torch.zeros(10, dtype=torch.bool)
+    for booleans in (mask, mask[:1], [torch.tensor(True)], [torch.tensor(1), mask[0]]):
+        for read in (records.__getitem__, records.__getitems__, records.map(len).__getitem__, order.take):
+            with pytest.raises(TypeError, match=r"numpy\.flatnonzero"):
+                read(booleans)
+    with pytest.raises(TypeError, match=r"numpy\.flatnonzero"):
+        records[mask[0]]
+
+
+@pytest.mark.parametrize("number", ["tensor(3)", "tensor([3])", "tensor(3, dtype=uint8)"])
+def test_a_tensor_of_one_integer_is_a_number_and_one_of_a_boolean_is_not(records: Records, number: str) -> None:
+    import torch
+
+    value = eval(number, {"tensor": torch.tensor, "uint8": torch.uint8})
+    assert [len(batch) for batch in records.batches(value)] == [3, 3, 3, 1]
+    assert list(records.shuffle(value)) == list(records.shuffle(3))
+    for wrong in (torch.tensor(True), torch.tensor(1.5)):
+        with pytest.raises(TypeError, match="must be a whole number"):
+            records.batches(wrong)

@@ -49,13 +49,16 @@ def test_batches_of_any_size_continue_batches_of_another(
     view = anyrecord.open(numbers_path).shuffle(1)
     expected = list(view)
     size, next_size = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 300))
-    batches = view.batches(size)
+    batches = iter(view.batches(size))
     got: list[bytes] = []
     for _ in range(data.draw(st.integers(0, len(view) // size))):
         got += next(batches)
     state = batches.state_dict()
     assert state["position"] == len(got)
-    after = list(view.batches(next_size, drop_last=drop_last, resume=state))
+    left = view.batches(next_size, drop_last=drop_last, resume=state)
+    after = list(left)
+    assert len(left) == len(after)
+    assert list(left) == after, "any number of times"
     assert all(len(batch) == next_size for batch in after[:-1])
     rest = [record for batch in after for record in batch]
     whole = expected[len(got) :]
@@ -85,7 +88,7 @@ def test_mapped_records_and_their_batches_resume(numbers: Records) -> None:
     it = iter(mapped)
     got = [next(it) for _ in range(10)]
     assert got + list(mapped.resume(it.state_dict())) == expected
-    batches = mapped.batches(16)
+    batches = iter(mapped.batches(16))
     got = next(batches) + next(batches)
     assert got + [x for batch in mapped.batches(64, resume=batches.state_dict()) for x in batch] == expected
     assert got + list(mapped.resume(batches.state_dict())) == expected
@@ -106,6 +109,10 @@ def test_the_state_of_another_view_is_refused(numbers: Records, numbers_path: Pa
             other.resume(state)
         with pytest.raises(ValueError, match="another view"):
             other.batches(2, resume=state)
+        for iterator in (iter(other), iter(other.map(int)), iter(other.batches(2))):
+            with pytest.raises(ValueError, match="another view"):
+                iterator.load_state_dict(state)
+            assert iterator.state_dict()["position"] == 0
     with pytest.raises(ValueError, match="it has 500 records, these are 1000"):
         numbers.resume(state)
     # Another file with as many records is another view; the same file in another folder is not.
@@ -121,6 +128,9 @@ def test_the_state_of_another_view_is_refused(numbers: Records, numbers_path: Pa
 def test_what_is_no_state_is_refused(numbers: Records, state: Any) -> None:
     with pytest.raises(ValueError, match="not the state of an iterator"):
         numbers.resume(state)
+    for iterator in (iter(numbers), iter(numbers.map(int)), iter(numbers.batches(2))):
+        with pytest.raises(ValueError, match="not the state of an iterator"):
+            iterator.load_state_dict(state)
 
 
 @pytest.mark.parametrize("position", [-1, 1001, 1.5, "1"])
@@ -130,13 +140,40 @@ def test_a_position_outside_is_refused(numbers: Records, position: Any) -> None:
         numbers.resume(state)
 
 
+@settings(deadline=None, max_examples=40)
+@given(data=st.data(), drop_last=st.booleans())
+def test_an_iterator_goes_to_any_state_and_on_from_there(
+    numbers_path: Path, data: st.DataObject, drop_last: bool
+) -> None:
+    view = anyrecord.open(numbers_path).shuffle(1)[:300]
+    expected = list(view)
+    size, positions = data.draw(st.integers(1, 40)), st.integers(0, len(view))
+    plain, mapped, batches = iter(view), iter(view.map(int)), iter(view.batches(size, drop_last=drop_last))
+    for position in data.draw(st.lists(positions, min_size=1, max_size=4)):
+        state = {**plain.state_dict(), "position": position}
+        for iterator in (plain, mapped, batches):
+            iterator.load_state_dict(state)
+            assert iterator.state_dict() == state
+        rest = expected[position:]
+        steps = data.draw(st.integers(0, len(rest)))
+        assert [next(plain) for _ in range(steps)] == rest[:steps]
+        assert [next(mapped) for _ in range(steps)] == [int(record) for record in rest[:steps]]
+        assert plain.state_dict() == mapped.state_dict() == {**state, "position": position + steps}
+        assert plain.__length_hint__() == mapped.__length_hint__() == len(rest) - steps
+        in_batches = [rest[at : at + size] for at in range(0, len(rest), size)]
+        if drop_last and in_batches and len(in_batches[-1]) < size:
+            in_batches.pop()
+        assert batches.__length_hint__() == len(in_batches)
+        assert list(batches) == in_batches
+
+
 def test_a_batch_that_cannot_be_read_is_not_behind_us(numbers_path: Path) -> None:
     damaged = bytearray(numbers_path.read_bytes())
     records = anyrecord.open(bytes(damaged))
     at = damaged.index(b"499500501")
     damaged[at] ^= 1
     records = anyrecord.open(bytes(damaged))
-    batches = records.batches(100)
+    batches = iter(records.batches(100))
     for _ in range(4):
         next(batches)
     for _ in range(2):

@@ -92,10 +92,12 @@ def test_an_existing_folder_of_that_very_name_wins(name: str) -> None:
     "url",
     ["s3://bucket/a.ffr", "gs://b/*.recordio", "http://h/a", "https://h/a@3", "file:///a", "S3://a[0:1]"],
 )
-def test_a_url_is_refused_because_only_local_files_are_read(url: str) -> None:
+def test_a_url_is_refused_by_its_scheme_whatever_local_folders_there_are(url: str) -> None:
+    scheme = url.partition(":")[0]
+    touch(f"{scheme}:/bucket/a.ffr", f"{scheme}:/h/a", f"{scheme}:/a")
     message = refused(url)
     assert url in message
-    assert "only local files are read" in message
+    assert f"{scheme}:// is not supported" in message
 
 
 def test_a_drive_letter_is_not_a_url() -> None:
@@ -106,6 +108,52 @@ def test_a_drive_letter_is_not_a_url() -> None:
 def test_a_url_within_a_list_is_refused() -> None:
     touch("a.recordio")
     assert "s3://b/c" in refused(["a.recordio", "s3://b/c"])
+
+
+# Path objects
+
+
+class OwnPath:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+@pytest.mark.parametrize("kind", [Path, OwnPath])
+@pytest.mark.parametrize("name", ["a*.ffr", "?.ffr", "[ab].ffr", "a.ffr[0:1]", "s.ffr@2", "s@2", "**"])
+def test_a_path_object_is_no_pattern(kind: type[Path], name: str) -> None:
+    touch("a.ffr", "ab.ffr", *before("s", 2, ".ffr"))
+    assert expand(name), "a str is one"
+    for source in (kind(name), [kind(name)], ["a.ffr", kind(name)]):
+        message = not_found(source)
+        assert f"'{name}'" in message
+        assert "a path object is one file or folder, so pass a str" in message
+
+
+@not_on_windows
+@pytest.mark.parametrize("kind", [str, Path, OwnPath])
+@pytest.mark.parametrize("name", ["a*.ffr", "a[b].ffr", "a@3", "a.ffr[0:1]"])
+def test_a_path_object_is_the_file_of_that_very_name(kind: type[Path], name: str) -> None:
+    touch("ab.ffr", "a.ffr", *before("a", 3, ".ffr"), name)
+    assert expand(kind(name)) == expand([kind(name)]) == [FileRange(name)]
+
+
+def test_a_path_object_may_be_a_folder() -> None:
+    touch("folder/a.ffr", "folder/b.ffr")
+    assert names(Path("folder")) == ["folder/a.ffr", "folder/b.ffr"]
+    touch(*before("set/s", 3)[:2])
+    assert "shard 2 of 3 is missing" in not_found(Path("set"))
+
+
+@pytest.mark.parametrize("url", ["gs://b/x.ffr", "s3://b/x", "https://h/a.ffr"])
+def test_a_url_that_a_path_object_has_changed_is_refused_and_asked_for_as_a_string(url: str) -> None:
+    touch(str(Path(url)))
+    for source in (Path(url), [Path(url)], {Path(url)}):
+        message = refused(source)
+        assert str(Path(url)) in message
+        assert "pass a URL as a str" in message
 
 
 # Iterables

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
+import anyrecord
 import pytest
-from anyrecord.paths import RECORD_SUFFIXES, shard_paths
+from anyrecord.paths import RECORD_SUFFIXES, expand, shard_paths
 
 from paths.naming import after, before, names, not_found, not_on_windows, refused, touch
 
@@ -135,6 +137,96 @@ def test_name_at_n_without_any_member_tells_which_counts_there_are() -> None:
     assert not_found("t@3").endswith("other counts: 2, 4")
 
 
+@pytest.mark.parametrize(
+    ("files", "missing", "passed"),
+    [
+        (before("s", 4, ".tfrecord"), "s.tfrecord", ["s.tfrecord@4"]),
+        (after("s.tfrecord", 4), "s.tfrecord", ["s.tfrecord@4"]),
+        (before("s", 4, ".tfrecord"), "s", ["s@4"]),
+        (after("s.tfrecord", 4), "s", ["s@4"]),
+        (before("s", 2, ".bin"), "s.bin", ["s.bin@2"]),
+        (before("d/e/s", 4, ".ffr"), "d/e/s.ffr", ["d/e/s.ffr@4"]),
+        ([*before("s", 2, ".ffr"), *before("s", 10, ".ffr")], "s.ffr", ["s.ffr@2", "s.ffr@10"]),
+        ([*before("s", 2, ".ffr"), *after("s.ffr", 3)], "s.ffr", ["s.ffr@2", "s.ffr@3"]),
+        ([*before("s", 2, ".ffr"), *after("s.ffr", 2)], "s.ffr", ["s-*-of-00002.ffr", "s.ffr-*-of-00002"]),
+        ([*before("s", 2, ".ffr"), *before("s", 2, ".recordio")], "s", ["s-*-of-00002.ffr", "s-*-of-00002.recordio"]),
+    ],
+)
+def test_a_missing_file_that_is_there_as_shards_says_what_to_pass(
+    files: list[str], missing: str, passed: list[str]
+) -> None:
+    touch(*files)
+    for source in (missing, Path(missing), [missing], [Path(missing)]):
+        with pytest.raises(FileNotFoundError) as caught:
+            expand(source)
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, missing)
+        told = " or ".join(map(repr, passed))
+        assert str(caught.value).endswith(f"there are shards of that name: pass {told}: {missing!r}")
+    for way in passed:
+        assert set(names(way)) <= set(files)
+
+
+def test_of_very_many_sets_a_few_are_named() -> None:
+    touch(*(before("s", count, ".ffr")[0] for count in range(1, 9)))
+    assert "pass 's.ffr@1' or 's.ffr@2' or 's.ffr@3' (and 5 more sets)" in not_found("s.ffr")
+
+
+@pytest.mark.parametrize("other", ["t-00000-of-00004.ffr", "s-00000-of-00004.recordio", "s-0-of-4.ffr", "s2.ffr"])
+def test_a_missing_file_that_is_there_under_other_names_is_plainly_missing(other: str) -> None:
+    touch(other)
+    with pytest.raises(FileNotFoundError) as caught:
+        expand("s.ffr")
+    assert caught.value.args == (errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def test_a_range_of_a_name_that_is_there_as_shards_says_so() -> None:
+    touch(*before("s", 4, ".ffr"))
+    assert "pass 's.ffr@4', and slice what it opens" in not_found("s.ffr[0:5]")
+
+
+def test_every_function_that_reads_says_that_there_are_shards() -> None:
+    with anyrecord.create("s.tfrecord", shards=4) as out:
+        out.write_many(b"%d" % i for i in range(8))
+    for source in ("s.tfrecord", Path("s.tfrecord"), ["s.tfrecord"]):
+        for function in (
+            anyrecord.open,
+            anyrecord.info,
+            anyrecord.verify,
+            anyrecord.build_index,
+            lambda path: anyrecord.convert(path, "new.ffr"),
+        ):
+            with pytest.raises(FileNotFoundError, match=r"pass 's.tfrecord@4'"):
+                function(source)
+    for path in ("s.tfrecord", Path("s.tfrecord")):
+        with pytest.raises(FileNotFoundError, match=r"pass 's.tfrecord@4'"):
+            anyrecord.Folder(path)
+        with pytest.raises(FileNotFoundError, match=r"pass 's.tfrecord@4'"):
+            anyrecord.unpack(path, "folder")
+
+
+@pytest.mark.parametrize("suffix", [".tfrecords", ".tfrecords.gz", ".tfrecords.zlib"])
+def test_the_other_spelling_of_tfrecord_is_known_everywhere(suffix: str) -> None:
+    for folder in ("d", "d2"):
+        os.mkdir(folder)
+    with anyrecord.create(f"d/s{suffix}") as out:
+        out.write_many([b"a", b"b"])
+    codec = {".gz": "gzip", ".zlib": "zlib"}.get(suffix.removeprefix(".tfrecords"), "none")
+    for source in (f"d/s{suffix}", "d", f"d/*{suffix}"):
+        about = anyrecord.info(source)
+        assert (about.format, about.records, about.codec) == ("tfrecord", 2, codec)
+    with anyrecord.create(f"d2/s{suffix}", shards=2) as out:
+        out.write_many([b"a", b"b"])
+    assert sorted(os.listdir("d2")) == [f"s-00000-of-00002{suffix}", f"s-00001-of-00002{suffix}"]
+    assert list(anyrecord.open(f"d2/s{suffix}@2")) == list(anyrecord.open("d2/s@2")) == [b"a", b"b"]
+    assert anyrecord.convert("d2", "d3/", format="ffrecord").paths == (
+        "d3/s-00000-of-00002.ffr",
+        "d3/s-00001-of-00002.ffr",
+    )
+    Path(f"empty{suffix}").touch()
+    if codec == "none":
+        assert len(anyrecord.open(f"empty{suffix}")) == 0
+
+
 @pytest.mark.parametrize("source", ["t@0", "t.ffr@00000"])
 def test_zero_shards_are_refused(source: str) -> None:
     assert "at least 1" in refused(source)
@@ -186,6 +278,9 @@ def test_the_suffixes_are_the_known_ones() -> None:
         ".tfrecord": "tfrecord",
         ".tfrecord.gz": "tfrecord",
         ".tfrecord.zlib": "tfrecord",
+        ".tfrecords": "tfrecord",
+        ".tfrecords.gz": "tfrecord",
+        ".tfrecords.zlib": "tfrecord",
     }
 
 

@@ -281,7 +281,7 @@ def test_shards_on_a_device_or_pipe_are_refused_at_create(tmp_path: Path) -> Non
 
 def test_expected_records_is_checked(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ffr", b"a")
-    with pytest.raises(ValueError, match="expected_records"):
+    with pytest.raises(TypeError, match="expected_records"):
         anyrecord.open(path, expected_records="1")  # type: ignore[arg-type]
 
 

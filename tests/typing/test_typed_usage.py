@@ -11,9 +11,20 @@ from typing import TypeAlias, assert_type
 import anyrecord
 import numpy as np
 import pytest
-from anyrecord import Info, Limits, Location, MappedRecords, Permutation, Records, Report, Writer
-from anyrecord._core import RecordsIterator
-from anyrecord.iteration import BatchIterator, MappedIterator
+from anyrecord import (
+    Batches,
+    BatchIterator,
+    Info,
+    Limits,
+    Location,
+    MappedIterator,
+    MappedRecords,
+    Permutation,
+    Records,
+    RecordsIterator,
+    Report,
+    Writer,
+)
 from anyrecord.sampling import ElasticSampler
 
 Numbers: TypeAlias = "array[int]"  # quoted: before Python 3.12 an array takes no types at run time
@@ -43,9 +54,13 @@ def test_iterating(records: Records) -> None:
     assert_type(iter(records), RecordsIterator)
     assert_type(list(records), list[bytes])
     assert_type(reversed(records), Iterator[bytes])
-    assert_type(records.batches(2), BatchIterator[bytes])
-    assert_type(records.batches(2, drop_last=True), BatchIterator[bytes])
-    assert_type(next(records.batches(2)), list[bytes])
+    assert_type(records.batches(2), Batches[bytes])
+    assert_type(records.batches(2, drop_last=True), Batches[bytes])
+    assert_type(len(records.batches(2)), int)
+    assert_type(iter(records.batches(2)), BatchIterator[bytes])
+    assert_type(next(iter(records.batches(2))), list[bytes])
+    for batch in records.batches(2):
+        assert_type(batch, list[bytes])
     for record in records:
         assert_type(record, bytes)
 
@@ -58,7 +73,7 @@ def test_mapping(records: Records) -> None:
     assert_type(numbers.__getitems__([0, 1]), list[int])
     assert_type(numbers.map(str), MappedRecords[str])
     assert_type(numbers.map(str)[0], str)
-    assert_type(numbers.batches(2), BatchIterator[int])
+    assert_type(numbers.batches(2), Batches[int])
     assert_type(iter(numbers), MappedIterator[int])
     assert_type(list(numbers), list[int])
 
@@ -66,6 +81,9 @@ def test_mapping(records: Records) -> None:
         return values[0]
 
     assert first(numbers) == 1
+    with numbers[1:] as part:
+        assert_type(part, MappedRecords[int])
+    assert_type(part.closed, bool)
 
 
 def test_ordering(records: Records) -> None:
@@ -81,7 +99,10 @@ def test_ordering(records: Records) -> None:
     state = assert_type(iter(records).state_dict(), dict[str, int])
     assert_type(records.resume(state), RecordsIterator)
     assert_type(numbers.resume(state), MappedIterator[int])
-    assert_type(records.batches(2, resume=state).state_dict(), dict[str, int])
+    batches = iter(records.batches(2, resume=state))
+    assert_type(batches.state_dict(), dict[str, int])
+    for iterator in (iter(records), iter(numbers), batches):
+        iterator.load_state_dict(state)
     permutation = Permutation(10, seed=1)
     assert_type(permutation[0], int)
     assert_type(permutation.take(range(3)), "Numbers")
@@ -144,7 +165,10 @@ def test_creating(tmp_path: Path) -> None:
 def test_files_as_a_whole(records: Records) -> None:
     about = assert_type(anyrecord.info("a.ffr"), Info)
     assert_type(about.records, int)
+    assert_type(about.record_bytes, int)
     assert_type(about.decoded_bytes, int | None)
+    assert_type(about.files, tuple[anyrecord.FileInfo, ...])
+    assert_type(about.files[0].records, int)
     assert_type(about.ratio, float | None)
     assert_type(about.paths, tuple[str, ...])
     report = assert_type(anyrecord.verify("a.ffr", progress=lambda done, total: None), Report)

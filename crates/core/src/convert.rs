@@ -199,7 +199,8 @@ impl State<'_> {
             None => Some(record),
             Some(map) => {
                 self.mapped.clear();
-                map(record, &mut self.mapped)?.then_some(&*self.mapped)
+                let kept = map(record, &mut self.mapped).map_err(|e| e.for_record(number))?;
+                kept.then_some(&*self.mapped)
             }
         };
         if let Some(record) = record {

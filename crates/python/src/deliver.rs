@@ -2,7 +2,8 @@
 
 use crate::errors::external;
 use crate::gil::{self, Kept};
-use anyrecord::error::{Error, Kind, Result};
+use anyrecord::bytes;
+use anyrecord::error::{Error, Result};
 use anyrecord::reader::{Deliver, Export};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -75,10 +76,8 @@ pub struct BytesList {
 
 impl BytesList {
     pub fn new(count: usize) -> Result<Self> {
-        let mut objects = Vec::new();
-        let no_memory = |_| Error::new(Kind::Memory, format!("no memory for a list of {count} records"));
-        objects.try_reserve_exact(count).map_err(no_memory)?;
-        objects.extend((0..count).map(|_| None));
+        let mut objects = bytes::list("a list of records", count as u64)?;
+        objects.resize_with(count, || None);
         Ok(BytesList { objects: Kept::new(objects) })
     }
 
@@ -139,10 +138,14 @@ pub struct OneBuffer<'a> {
 impl<'a> OneBuffer<'a> {
     /// `sizes`: of each record, if all are known.
     pub fn new(out: &'a mut [u8], count: usize, sizes: Option<&[u64]>) -> Result<Self> {
-        let mut buffer = OneBuffer { out, ends: Vec::with_capacity(count), loose: Vec::new() };
+        let ends = bytes::list("places of records", count as u64)?;
+        let mut buffer = OneBuffer { out, ends, loose: Vec::new() };
         match sizes {
             Some(sizes) => buffer.place(sizes.iter().copied())?,
-            None => buffer.loose = vec![Vec::new(); count],
+            None => {
+                buffer.loose = bytes::list("a list of records", count as u64)?;
+                buffer.loose.resize_with(count, Vec::new);
+            }
         }
         Ok(buffer)
     }

@@ -2,7 +2,7 @@
 
 use crate::gil::{self, Kept};
 use anyrecord::{Error, Kind};
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyException, PyIndexError, PyMemoryError, PyOSError, PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 use std::io::ErrorKind;
@@ -17,9 +17,25 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// A Python error on its way through the core; it comes out as it went in.
+/// A Python error on its way through the core; it comes out as it went in, unless it would be taken for an end.
 pub fn external(error: PyErr) -> Error {
+    let error = gil::attach(|py| not_an_end(py, error));
     Error::new(Kind::External(Box::new(Kept::new(error))), "a Python object failed")
+}
+
+/// An error of a caller's object or function. A `StopIteration` of theirs would end a loop over the records in silence;
+/// it is a `RuntimeError`, as it is in a generator.
+pub fn not_an_end(py: Python<'_>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyStopIteration>(py) {
+        return error;
+    }
+    let made = || -> PyResult<PyErr> {
+        let make = py.import("anyrecord._calls")?.getattr("not_an_end")?;
+        Ok(PyErr::from_value(make.call1((error.value(py),))?))
+    };
+    let told = made().unwrap_or_else(|failed| failed);
+    told.set_cause(py, Some(error));
+    told
 }
 
 fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
@@ -33,7 +49,7 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         Kind::Memory => return Ok(PyMemoryError::new_err(error.to_string())),
         Kind::Index => return Ok(PyIndexError::new_err(error.to_string())),
         Kind::Io(_) => return Ok(os_error(&error)),
-        Kind::External(_) => return Ok(inner(error)),
+        Kind::External(_) => return Ok(inner(py, error)),
         _ => "FormatError",
     };
     let fields = [
@@ -48,16 +64,31 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(value))
 }
 
-/// The Python error inside, as it went in.
-fn inner(error: Error) -> PyErr {
+/// The Python error inside, as it went in; with a note where the core knows which record it was about.
+fn inner(py: Python<'_>, error: Error) -> PyErr {
     let text = error.to_string();
+    let note = error
+        .file()
+        .zip(error.record())
+        .map(|(file, record)| format!("while working on record {record} of {file}"));
     match error.into_kind() {
         Kind::External(inner) => match inner.downcast::<Kept<PyErr>>() {
-            Ok(error) => error.into_inner(),
+            Ok(error) => {
+                let error = error.into_inner();
+                if let Some(note) = note.filter(|_| error.is_instance_of::<PyException>(py)) {
+                    // Without the note the error is still the right one.
+                    let _ = add_note(py, &error, &note);
+                }
+                error
+            }
             Err(_) => PyOSError::new_err(text),
         },
         _ => PyOSError::new_err(text),
     }
+}
+
+fn add_note(py: Python<'_>, error: &PyErr, note: &str) -> PyResult<()> {
+    py.import("anyrecord._calls")?.getattr("add_note")?.call1((error.value(py), note)).map(drop)
 }
 
 /// `OSError(errno, text, path)`, from which Python itself makes the right subclass.

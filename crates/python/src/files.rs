@@ -14,14 +14,19 @@ use anyrecord::verify::Report;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// Progress is told, and Ctrl-C heard, once in this many bytes.
 const STEP: u64 = 8 << 20;
 
+/// Ranges of records: `(first, record behind the last or None)` each.
+type Parts = Vec<(u64, Option<u64>)>;
+
 fn verify<'py>(
     py: Python<'py>,
     storage: &dyn Storage,
+    parts: Parts,
     opening: &Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -37,27 +42,28 @@ fn verify<'py>(
         })
         .map_err(external)
     };
+    let parts: Vec<_> = parts.into_iter().map(|(start, stop)| RecordRange { start, stop }).collect();
     let (format, reading) = (opening.format.as_deref(), opening.options());
-    let verify = |cx: &Cx<'_>| {
-        anyrecord::verify::verify(storage, format, &[RecordRange::default()], &reading, cx, &mut step)
-    };
+    let verify = |cx: &Cx<'_>| anyrecord::verify::verify(storage, format, &parts, &reading, cx, &mut step);
     let report = gil::detach(py, || with_cx(&reading.limits, verify));
-    report_dict(py, report.map_err(Failure)?)
+    report_dict(py, storage.name(), report.map_err(Failure)?)
 }
 
-fn report_dict(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyDict>> {
+fn report_dict<'py>(py: Python<'py>, name: &str, report: Report) -> PyResult<Bound<'py, PyDict>> {
+    let pairs = |ranges: &[Range<u64>]| ranges.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>();
     let dict = PyDict::new(py);
+    dict.set_item("name", name)?;
     dict.set_item("format", report.format)?;
     dict.set_item("file_bytes", report.file_bytes)?;
-    dict.set_item("records", report.records.iter().sum::<u64>())?;
-    dict.set_item("decoded_bytes", report.decoded_bytes)?;
-    dict.set_item("chunks", report.chunks.iter().sum::<u64>())?;
+    dict.set_item("records", report.records)?;
+    dict.set_item("chunks", report.chunks)?;
     dict.set_item("record_bytes", report.record_bytes)?;
+    dict.set_item("decoded_bytes", report.decoded_bytes)?;
     dict.set_item("meta_bytes", report.meta_bytes)?;
+    dict.set_item("unused", pairs(&report.unused))?;
     dict.set_item("unused_bytes", report.unused_bytes)?;
-    dict.set_item("damaged", report.damaged.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>())?;
+    dict.set_item("damaged", pairs(&report.damaged))?;
     dict.set_item("damaged_bytes", report.damaged_bytes)?;
-    dict.set_item("unused", report.unused.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>())?;
     dict.set_item("problem_count", report.problem_count)?;
     let problems: Vec<PyErr> = report.problems.into_iter().map(|e| Failure(e).into()).collect();
     dict.set_item("problems", problems.iter().map(|e| e.value(py)).collect::<Vec<_>>())?;
@@ -66,17 +72,18 @@ fn report_dict(py: Python<'_>, report: Report) -> PyResult<Bound<'_, PyDict>> {
 
 /// Verifies a local file.
 #[pyfunction]
-#[pyo3(signature = (path, options, progress=None))]
+#[pyo3(signature = (path, parts, options, progress=None))]
 pub fn verify_path(
     py: Python<'_>,
     path: PathBuf,
+    parts: Parts,
     options: Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyDict>> {
     let location = Location::path(path);
     let open = |cx: &Cx<'_>| location.open(Io::Plain, cx.budget.files());
     let file = with_cx(&options.options().limits, open).map_err(Failure)?;
-    verify(py, &*file.storage, &options, progress)
+    verify(py, &*file.storage, parts, &options, progress)
 }
 
 /// Verifies a Python file object.
@@ -88,7 +95,7 @@ pub fn verify_object<'py>(
     options: Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    verify(py, &FileLike::new(&object)?, &options, progress)
+    verify(py, &FileLike::new(&object)?, vec![(0, None)], &options, progress)
 }
 
 /// Verifies bytes in memory.
@@ -101,5 +108,5 @@ pub fn verify_bytes(
     options: Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyDict>> {
-    verify(py, &Memory::new(name, bytes), &options, progress)
+    verify(py, &Memory::new(name, bytes), vec![(0, None)], &options, progress)
 }

@@ -1,11 +1,16 @@
 //! What Python indexes with, as positions.
 
+use crate::errors::{Failure, not_an_end};
 use crate::gil;
+use anyrecord::bytes;
 use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PyString};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PyString};
+
+/// What errors call a list of positions.
+const NUMBERS: &str = "a list of record numbers";
 
 /// A Python index as a position: negative ones count from the end.
 pub fn position(index: i64, len: u64) -> PyResult<u64> {
@@ -42,21 +47,78 @@ fn small_int(key: &Bound<'_, PyAny>) -> Option<i64> {
 }
 
 fn one_of_any_kind(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
+    // A tensor of one element can be an index, too. With a dimension it is a list of one, and a boolean is no number.
+    if has_length(key) {
+        if key.len().is_ok() {
+            return Ok(None);
+        }
+        if is_of_booleans(key)? {
+            return Err(mask());
+        }
+    }
     match key.extract::<i64>() {
         Ok(index) => position(index, len).map(Some),
         // An integer of any size is an index, if a hopeless one.
         Err(_) if key.is_instance_of::<PyInt>() => Err(out_of_range(key, len)),
         Err(error) if error.is_instance_of::<PyTypeError>(key.py()) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => Err(not_an_end(key.py(), error)),
     }
+}
+
+/// Whether a length can be asked for. An array of no dimension and a numpy scalar are told apart by this, cheaply.
+fn has_length(key: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the type of an object, and the number of a slot that every type has or has not.
+    unsafe { !ffi::PyType_GetSlot(key.get_type_ptr(), ffi::Py_mp_length).is_null() }
+}
+
+/// Indices that come one by one. Booleans are refused: a list of them is a mask, and would be taken for records 0 and 1.
+#[derive(Default)]
+struct Items {
+    /// The type of the last item that is no plain `int`, if all of that type are numbers. Never followed.
+    numbers: Option<*const ffi::PyTypeObject>,
+}
+
+impl Items {
+    #[inline]
+    fn position(&mut self, item: &Bound<'_, PyAny>, len: u64) -> PyResult<u64> {
+        match small_int(item) {
+            Some(index) if (index as u64) < len => Ok(index as u64),
+            _ => self.of_any_kind(item, len),
+        }
+    }
+
+    fn of_any_kind(&mut self, item: &Bound<'_, PyAny>, len: u64) -> PyResult<u64> {
+        let kind: *const ffi::PyTypeObject = item.get_type_ptr();
+        if self.numbers != Some(kind) && !item.is_exact_instance_of::<PyInt>() {
+            if item.is_instance_of::<PyBool>() || is_of_booleans(item)? {
+                return Err(mask());
+            }
+            // An array or a tensor may hold one boolean or one number, so each of them is looked at.
+            self.numbers = if has_length(item) { None } else { Some(kind) };
+        }
+        one_of_any_kind(item, len)?.ok_or_else(|| wrong_type(item))
+    }
+}
+
+/// Whether an array, a tensor or a numpy scalar holds booleans.
+fn is_of_booleans(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Some(dtype) = object.getattr_opt("dtype")? else { return Ok(false) };
+    Ok(dtype.str()?.to_cow()?.ends_with("bool"))
+}
+
+#[cold]
+fn mask() -> PyErr {
+    PyTypeError::new_err("booleans are not record numbers; for a mask, use numpy.flatnonzero(mask)")
 }
 
 /// Many indices: a list, a range, an array of integers, any iterable of what has `__index__`.
 pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
+    let mut items = Items::default();
     if let Ok(list) = keys.cast_exact::<PyList>() {
-        let mut found = Vec::with_capacity(list.len());
+        let mut found = bytes::list(NUMBERS, list.len() as u64).map_err(Failure)?;
         for item in list {
-            found.push(one(&item, len)?.ok_or_else(|| wrong_type(&item))?);
+            // The list may grow while a caller's `__index__` runs.
+            bytes::push(NUMBERS, &mut found, items.position(&item, len)?).map_err(Failure)?;
         }
         return Ok(found);
     }
@@ -70,24 +132,35 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
         && let (Ok(start), Ok(step), Ok(count)) = (range.start(), range.step(), range.len())
     {
         let (start, step, count) = (start as i64, step as i64, count as i64);
-        // Where both ends are inside, so is everything between them.
-        let last = i128::from(start) + i128::from(step) * i128::from(count - 1);
-        if start >= 0 && (start as u64) < len && (0..i128::from(len)).contains(&last) {
-            return Ok((0..count).map(|i| (start + step * i) as u64).collect());
+        // Where both ends are inside, so is everything between them; and an end that is outside is told before there is
+        // any memory for the others.
+        let last = (i128::from(start) + i128::from(step) * i128::from(count - 1)) as i64;
+        if count > 0 {
+            position(start, len)?;
+            position(last, len)?;
         }
-        return (0..count).map(|i| position(start + step * i, len)).collect();
+        let mut found = bytes::list(NUMBERS, count as u64).map_err(Failure)?;
+        match (start >= 0) == (last >= 0) {
+            true if start >= 0 => found.extend((0..count).map(|i| (start + step * i) as u64)),
+            _ => {
+                for i in 0..count {
+                    found.push(position(start + step * i, len)?);
+                }
+            }
+        }
+        return Ok(found);
     }
     if let Some(found) = buffer(keys, len)? {
         return Ok(found);
     }
     let mut calling = gil::Calling::new(keys.py());
-    let items = keys.try_iter().map_err(|_| wrong_type(keys))?;
+    let each = keys.try_iter().map_err(|_| wrong_type(keys))?;
     // A length is a claim of the object's; it saves growing, and is not believed beyond that.
-    let mut found = Vec::with_capacity(keys.len().unwrap_or(0).min(1 << 16));
-    for item in items {
+    let claim = keys.len().unwrap_or(0).min(1 << 16);
+    let mut found = bytes::list(NUMBERS, claim as u64).map_err(Failure)?;
+    for item in each {
         calling.check(keys.py());
-        let item = item?;
-        found.push(one(&item, len)?.ok_or_else(|| wrong_type(&item))?);
+        bytes::push(NUMBERS, &mut found, items.position(&item?, len)?).map_err(Failure)?;
     }
     Ok(found)
 }
@@ -96,32 +169,43 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
 fn buffer(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
     macro_rules! try_as {
         ($($integer:ty),*) => { $(
-            if let Some(values) = elements::<$integer>(keys)? {
-                return values.into_iter().map(|v| {
-                    i64::try_from(v).map_err(|_| out_of_range(v, len)).and_then(|v| position(v, len))
-                }).collect::<PyResult<Vec<u64>>>().map(Some);
+            let to_position = |value: $integer| {
+                i64::try_from(value).map_err(|_| out_of_range(value, len)).and_then(|index| position(index, len))
+            };
+            if let Some(found) = elements::<$integer>(keys, to_position)? {
+                return Ok(Some(found));
             }
         )* };
     }
     // A failed request for a buffer costs an exception, so things that have none are sorted out first.
     if keys.hasattr("__array_interface__")? || keys.hasattr("itemsize")? {
         try_as!(i64, i32, u64, u32, i16, u16, i8, u8);
-        if keys.getattr("dtype").is_ok_and(|dtype| dtype.eq("bool").unwrap_or(false)) {
-            return Err(PyTypeError::new_err(
-                "a mask of booleans is not a list of record numbers; use numpy.flatnonzero(mask)",
-            ));
-        }
     }
-    Ok(None)
+    // Also of PyTorch, whose tensors are no buffers.
+    if is_of_booleans(keys)? { Err(mask()) } else { Ok(None) }
 }
 
-fn elements<T: Element>(keys: &Bound<'_, PyAny>) -> PyResult<Option<Vec<T>>> {
+fn elements<T: Element + Default>(
+    keys: &Bound<'_, PyAny>,
+    to_position: impl Fn(T) -> PyResult<u64>,
+) -> PyResult<Option<Vec<u64>>> {
     match PyBuffer::<T>::get(keys) {
         // Numbers in the other byte order are taken one by one, which puts them right.
         Ok(buffer) if buffer.format().to_bytes().first().is_some_and(|order| b">!".contains(order)) => {
             Ok(None)
         }
-        Ok(buffer) if buffer.dimensions() == 1 => buffer.to_vec(keys.py()).map(Some),
+        Ok(buffer) if buffer.dimensions() == 1 => {
+            // An array may say the same number a billion times and take no memory for it.
+            let count = buffer.item_count();
+            let mut values = bytes::list(NUMBERS, count as u64).map_err(Failure)?;
+            let mut found = bytes::list(NUMBERS, count as u64).map_err(Failure)?;
+            values.resize(count, T::default());
+            buffer.copy_to_slice(keys.py(), &mut values)?;
+            for value in values {
+                found.push(to_position(value)?);
+            }
+            Ok(Some(found))
+        }
         Ok(buffer) => Err(PyTypeError::new_err(format!(
             "an array of record numbers has one dimension, not {}",
             buffer.dimensions()

@@ -1,6 +1,6 @@
 //! The iterator of `Records`: reads ahead in batches, so that each record costs little more than handing it over.
 
-use crate::errors::Failure;
+use crate::errors::{Failure, not_an_end};
 use crate::gil;
 use crate::interrupts::with_cx;
 use crate::owned::{Held, Owned};
@@ -36,7 +36,14 @@ struct State {
     foreseen: u64,
 }
 
-/// Iterates over records, reading ahead.
+impl State {
+    /// Nothing is read yet.
+    fn at(position: u64) -> Self {
+        State { next: position, ready: Vec::new(), ahead: 8, singly: 0, foreseen: 0 }
+    }
+}
+
+/// Iterates over records, reading ahead. Made by `iter()` and `resume`.
 #[pyclass(frozen, module = "anyrecord._core")]
 pub struct RecordsIterator {
     reader: Arc<Reader>,
@@ -46,8 +53,7 @@ pub struct RecordsIterator {
 
 impl RecordsIterator {
     pub fn new(reader: Arc<Reader>, view: View, position: u64) -> Self {
-        let next = position.min(view.len());
-        let state = State { next, ready: Vec::new(), ahead: 8, singly: 0, foreseen: 0 };
+        let state = State::at(position.min(view.len()));
         RecordsIterator { reader, view, state: Owned::new(state) }
     }
 
@@ -117,6 +123,37 @@ impl RecordsIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        self.next(py).map_err(|error| not_an_end(py, error))
+    }
+
+    fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
+        let state = self.state(py)?;
+        Ok((self.view.len() - state.next) as usize + state.ready.len())
+    }
+
+    /// Where it is: the position of the next record to be handed over, whatever was read ahead.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let state = self.state(py)?;
+        let dict = PyDict::new(py);
+        dict.set_item("position", state.next - state.ready.len() as u64)?;
+        dict.set_item("length", self.view.len())?;
+        dict.set_item("fingerprint", fingerprint_of(&self.reader, &self.view))?;
+        Ok(dict)
+    }
+
+    /// Continues at the position of a state; one of another view is a ValueError, and changes nothing.
+    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let check = py.import("anyrecord.iteration")?.getattr("position_of")?;
+        let fingerprint = fingerprint_of(&self.reader, &self.view);
+        let position: u64 = check.call1((state, self.view.len(), fingerprint))?.extract()?;
+        *self.state(py)? = State::at(position);
+        Ok(())
+    }
+}
+
+impl RecordsIterator {
+    #[inline]
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let mut state = self.state(py)?;
         self.reader.check_open().map_err(Failure)?;
         loop {
@@ -135,20 +172,5 @@ impl RecordsIterator {
             }
             self.refill(py, &mut state)?;
         }
-    }
-
-    fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
-        let state = self.state(py)?;
-        Ok((self.view.len() - state.next) as usize + state.ready.len())
-    }
-
-    /// Where it is: the position of the next record to be handed over, whatever was read ahead.
-    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let state = self.state(py)?;
-        let dict = PyDict::new(py);
-        dict.set_item("position", state.next - state.ready.len() as u64)?;
-        dict.set_item("length", self.view.len())?;
-        dict.set_item("fingerprint", fingerprint_of(&self.reader, &self.view))?;
-        Ok(dict)
     }
 }

@@ -6,6 +6,7 @@
 //! | `interrupts` | Ctrl-C, heard while the core works |
 //! | `indices` | what Python indexes with, as record numbers |
 //! | `gil` | the only place where the interpreter's lock is given away and taken back |
+//! | `numbers` | whole numbers as arguments |
 //! | `deliver` | where records go: `bytes` objects, or one buffer of the caller's |
 //! | `opening` | paths and objects as a `Source` |
 //! | `views` | shuffled, concatenated and mixed sources |
@@ -28,6 +29,7 @@ mod gil;
 mod indices;
 mod interrupts;
 mod iteration;
+mod numbers;
 mod opening;
 mod order;
 mod owned;

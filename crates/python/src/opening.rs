@@ -4,7 +4,7 @@ use crate::errors::Failure;
 use crate::file_like::FileLike;
 use crate::gil;
 use crate::interrupts::Interrupts;
-use anyrecord::format::{ReadOptions, TableHome};
+use anyrecord::format::{ReadOptions, Table, TableHome};
 use anyrecord::reader::Reader;
 use anyrecord::shard::{RecordRange, Shard};
 use anyrecord::storage::Storage;
@@ -140,6 +140,16 @@ pub fn restore(files: Vec<SavedFile>, view: Vec<i128>, options: &Bound<'_, PyAny
     Ok(source)
 }
 
+/// How many chunks hold the records of a shard.
+fn chunks_of(shard: &Shard, table: &dyn Table) -> anyrecord::Result<u64> {
+    let Some(last) = shard.records().checked_sub(1) else { return Ok(0) };
+    if shard.records() == table.records() {
+        return Ok(table.chunks());
+    }
+    let (first, last) = (table.locate(shard.first())?.0, table.locate(shard.first() + last)?.0);
+    Ok(last.index - first.index + 1)
+}
+
 #[pymethods]
 impl Source {
     /// How it was opened.
@@ -188,7 +198,8 @@ impl Source {
         Ok(found)
     }
 
-    /// `(format, records, chunks, file bytes, record bytes, decoded bytes, codec, options)` of each file.
+    /// `(format, records, chunks, file bytes, record bytes, decoded bytes, codec, options)` of each file. Records and
+    /// chunks are those of the range that is meant.
     #[expect(clippy::type_complexity, reason = "unpacked at once by the one Python caller")]
     fn descriptions(
         &self,
@@ -196,19 +207,11 @@ impl Source {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
             let source = with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?;
-            let table = &source.table;
-            let about = table.describe();
+            let about = source.table.describe();
             let (name, size) = (source.format.name(), source.storage().len());
-            found.push((
-                name,
-                table.records(),
-                table.chunks(),
-                size,
-                about.record_bytes,
-                about.decoded_bytes,
-                about.codec,
-                about.options,
-            ));
+            let chunks = chunks_of(shard, &*source.table).map_err(Failure)?;
+            let sizes = (about.record_bytes, about.decoded_bytes);
+            found.push((name, shard.records(), chunks, size, sizes.0, sizes.1, about.codec, about.options));
         }
         Ok(found)
     }

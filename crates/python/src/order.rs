@@ -3,6 +3,8 @@
 use crate::errors::Failure;
 use crate::gil;
 use crate::indices;
+use crate::numbers::{optional_number, whole_number};
+use anyrecord::permutation::MOST;
 use anyrecord::view::blocks::Shape;
 use anyrecord::view::{Order, fingerprint};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -32,16 +34,29 @@ impl Permutation {
 #[pymethods]
 impl Permutation {
     #[new]
-    #[pyo3(signature = (length, seed, epoch=0, window=None, block=None, cuts=Vec::new()))]
+    #[pyo3(
+        signature = (length, seed, epoch=None, window=None, block=None, cuts=None),
+        text_signature = "(length, seed, epoch=0, window=None, block=None, cuts=())"
+    )]
     fn new(
-        length: u64,
-        seed: u64,
-        epoch: u64,
-        window: Option<u64>,
-        block: Option<u64>,
-        cuts: Vec<u64>,
+        length: &Bound<'_, PyAny>,
+        seed: &Bound<'_, PyAny>,
+        epoch: Option<&Bound<'_, PyAny>>,
+        window: Option<&Bound<'_, PyAny>>,
+        block: Option<&Bound<'_, PyAny>>,
+        cuts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let shape = match (window, block) {
+        let length = whole_number("length", length, 0, MOST)?;
+        let seed = whole_number("seed", seed, 0, u64::MAX)?;
+        let epoch = optional_number("epoch", epoch, 0)?.unwrap_or(0);
+        let cuts = match cuts {
+            None => Vec::new(),
+            Some(cuts) => {
+                let number = |cut: PyResult<Bound<'_, PyAny>>| whole_number("cuts", &cut?, 1, u64::MAX);
+                cuts.try_iter()?.map(number).collect::<PyResult<_>>()?
+            }
+        };
+        let shape = match (optional_number("window", window, 1)?, optional_number("block", block, 1)?) {
             (None, None) => None,
             (Some(window), Some(block)) => Some(Shape { block, window, cuts }),
             _ => return Err(PyValueError::new_err("window= and block= go together")),

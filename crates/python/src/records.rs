@@ -8,6 +8,7 @@ use crate::interrupts::with_cx;
 use crate::iteration::RecordsIterator;
 use crate::opening::Source;
 use crate::views::fingerprint_of;
+use anyrecord::bytes;
 use anyrecord::reader::{Plan, Reader};
 use anyrecord::view::View;
 use pyo3::buffer::PyBuffer;
@@ -196,23 +197,41 @@ impl Records {
         let read = gil::detach(py, || {
             self.view.get_many(&mut records);
             with_cx(&self.reader, |cx| {
-                let sizes: Option<Vec<u64>> =
-                    records.iter().map(|&r| self.reader.size(r, cx)).collect::<anyrecord::Result<_>>()?;
-                let mut deliver = OneBuffer::new(out, records.len(), sizes.as_deref())?;
+                let mut sizes = bytes::list("sizes of records", records.len() as u64)?;
+                for &record in &records {
+                    let Some(size) = self.reader.size(record, cx)? else { break };
+                    sizes.push(size);
+                }
+                let known = (sizes.len() == records.len()).then_some(&*sizes);
+                let mut deliver = OneBuffer::new(out, records.len(), known)?;
                 self.reader.read_batch(&records, &mut deliver, cx)?;
                 deliver.finish()
             })
         });
         let ends = read.map_err(Failure)?;
-        let numbers = std::iter::once(0).chain(ends).flat_map(|end| (end as u64).to_ne_bytes());
-        Ok(PyBytes::new(py, &numbers.collect::<Vec<u8>>()))
+        PyBytes::new_with(py, 8 * (ends.len() + 1), |out| {
+            let numbers = std::iter::once(0).chain(ends);
+            for (place, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+                *place = (number as u64).to_ne_bytes();
+            }
+            Ok(())
+        })
+    }
+
+    /// `(position, file name, number in the file)` of the record at an index, without a look at the file.
+    fn _place(&self, index: &Bound<'_, PyAny>) -> PyResult<(u64, String, u64)> {
+        let Some(position) = indices::one(index, self.view.len())? else {
+            return Err(PyTypeError::new_err("one record number is needed"));
+        };
+        let (shard, record) = self.reader.locate(self.view.get(position)).map_err(Failure)?;
+        Ok((position, self.reader.shards()[shard].name(), record))
     }
 
     /// The sizes of all records as little-endian 64-bit integers, if the files know them without reading.
     fn _sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let sizes = gil::detach(py, || -> anyrecord::Result<Option<Vec<u8>>> {
             self.reader.check_open()?;
-            let mut sizes = anyrecord::bytes::reserved("sizes", self.view.len().saturating_mul(8))?;
+            let mut sizes = bytes::reserved("sizes", self.view.len().saturating_mul(8))?;
             for position in 0..self.view.len() {
                 match with_cx(&self.reader, |cx| self.reader.size(self.view.get(position), cx))? {
                     Some(size) => sizes.extend(size.to_ne_bytes()),

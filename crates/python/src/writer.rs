@@ -244,6 +244,11 @@ impl Writer {
         Ok(())
     }
 
+    /// Begins the next shard, where shards are begun when they are told to.
+    fn _begin_shard(&self, py: Python<'_>) -> PyResult<()> {
+        Ok(self.with_open(py, |writer| writer.begin_shard())?.map_err(Failure)?)
+    }
+
     /// Finishes all files under temporary names; returns how many there are.
     fn _seal(&self, py: Python<'_>) -> PyResult<usize> {
         let mut state = self.lock(py)?;

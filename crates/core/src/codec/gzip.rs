@@ -30,6 +30,16 @@ impl Wrapper {
         }
     }
 
+    /// How many bytes it takes around a stream at the least.
+    pub fn around(self) -> u64 {
+        match self {
+            // Ten before it; a checksum and a length behind it.
+            Wrapper::Gzip => 18,
+            // Two before it; a checksum behind it.
+            Wrapper::Zlib => 6,
+        }
+    }
+
     /// Whether a stream could begin like this.
     pub fn begins(self, head: &[u8]) -> bool {
         match (self, head) {

@@ -118,8 +118,8 @@ class FileWriter:
             return
         self._writer.discard()
         warnings.warn(
-            f"a FileWriter of {self._path} was dropped with {self.count} of {self._n} samples, and nothing was published; "
-            "write all of them and call close()",
+            f"a FileWriter of {self._path} was dropped with {self.count} of {self._n} samples, and nothing was "
+            "published; write all of them and call close()",
             RuntimeWarning,
             stacklevel=3,
         )

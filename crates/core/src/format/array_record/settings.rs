@@ -43,7 +43,7 @@ impl Settings {
         };
         let codec = options.word("codec", &["none", "brotli", "zstd", "snappy"])?.unwrap_or("zstd");
         let given_level = options.int::<i32>("level", i32::MIN..=i32::MAX);
-        let given_window = options.int::<i64>("window_log", i64::MIN..=i64::MAX)?.is_some();
+        let given_window = options.has("window_log");
         let (codec, level, window) = match codec {
             "none" if given_level.as_ref().is_ok_and(Option::is_none) => (Codec::None, 0, None),
             "none" => return refuse("level", codec),

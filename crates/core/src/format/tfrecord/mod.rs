@@ -43,7 +43,7 @@ impl Format for TfRecord {
     }
 
     fn suffixes(&self) -> &'static [&'static str] {
-        &[".tfrecord", ".tfrecord.gz", ".tfrecord.zlib"]
+        &[".tfrecord", ".tfrecord.gz", ".tfrecord.zlib", ".tfrecords", ".tfrecords.gz", ".tfrecords.zlib"]
     }
 
     fn probe(&self, storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {

@@ -1,0 +1,80 @@
+"""Whole numbers as arguments: one check, one message and one meaning for every function of the package."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any, SupportsIndex
+
+__all__ = ["MOST_COUNT", "MOST_NUMBER", "MOST_THREADS", "integer", "optional_number", "whole_number"]
+
+MOST_THREADS = 1024
+"""How many threads may be asked for."""
+MOST_COUNT = 2**63 - 1
+"""What a signed 64-bit number holds: sizes and counts."""
+MOST_NUMBER = 2**64 - 1
+"""What an unsigned 64-bit number holds: seeds and epochs."""
+
+
+def whole_number(name: str, value: SupportsIndex, least: int = 0, most: int | None = MOST_NUMBER) -> int:
+    """The argument `name` as an `int`. Everything with `__index__` is accepted, numpy integers too; a bool is not.
+
+    `most=None`: there is no limit above.
+
+    >>> whole_number("threads", 4, 0, MOST_THREADS)
+    4
+    >>> whole_number("threads", -1, 0, MOST_THREADS)
+    Traceback (most recent call last):
+    ValueError: threads=-1 is not valid: it must be a whole number from 0 to 1024
+    >>> whole_number("threads", "4", 0, MOST_THREADS)
+    Traceback (most recent call last):
+    TypeError: threads='4' is not valid: it must be a whole number from 0 to 1024, not str
+    """
+    try:
+        number = value if type(value) is int else _index(value)
+    except TypeError:
+        raise TypeError(f"{_wrong(name, value, least, most)}, not {type(value).__name__}") from None
+    if number < least or (most is not None and number > most):
+        raise ValueError(_wrong(name, number, least, most))
+    return number
+
+
+def optional_number(name: str, value: SupportsIndex | None, least: int = 0, most: int = MOST_NUMBER) -> int | None:
+    """`whole_number`, for an option that may be left out."""
+    return None if value is None else whole_number(name, value, least, most)
+
+
+def integer(name: str, value: SupportsIndex) -> int:
+    """The argument `name` as an `int` of any size, for those whose range is checked elsewhere."""
+    try:
+        return _index(value)
+    except TypeError:
+        text = f"{name}={_shown(value)} is not valid: it must be a whole number, not {type(value).__name__}"
+        raise TypeError(text) from None
+
+
+def _index(value: Any) -> int:
+    # Arrays and tensors of one boolean have `__index__`, too; their type says what they are.
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+        raise TypeError
+    return index(value)
+
+
+def _wrong(name: str, value: object, least: int, most: int | None) -> str:
+    above = "up" if most is None else f"to {_limit(most)}"
+    return f"{name}={_shown(value)} is not valid: it must be a whole number from {least} {above}"
+
+
+def _limit(most: int) -> str:
+    """The number, or for the large ones how people write it: 2**63 - 1."""
+    power = most.bit_length()
+    if power > 31 and most == 2**power - 1:
+        return f"2**{power} - 1"
+    return f"2**{power - 1}" if power > 32 and most == 2 ** (power - 1) else str(most)
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # an int of thousands of digits has no repr, and a caller's class may have a wrong one
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= 60 else f"{text[:50]}..."

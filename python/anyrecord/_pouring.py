@@ -1,0 +1,85 @@
+"""Open records as the source of a conversion: read in order, a few ahead, and written one by one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from anyrecord._calls import Progress, add_note, not_an_end
+from anyrecord.errors import ClosedError
+from anyrecord.mapped import MappedRecords
+from anyrecord.paths import FileRange
+from anyrecord.records import Records
+
+if TYPE_CHECKING:
+    from anyrecord.options import OpenOptions
+    from anyrecord.writer import Writer
+
+__all__ = ["View", "files_of", "options_of", "pour", "source_bytes"]
+
+View: TypeAlias = Records | MappedRecords[Any]
+
+_TELL_SECONDS = 0.05
+# A look at the clock costs as much as a small record.
+_LOOK_EVERY = 64
+
+
+def _records(view: View) -> Records:
+    records = view._records if isinstance(view, MappedRecords) else view
+    if records.closed:
+        raise ClosedError("these records are closed; open them again")
+    return records
+
+
+def options_of(view: View) -> OpenOptions:
+    """How the records were opened."""
+    return _records(view)._source.options
+
+
+def files_of(view: View) -> list[FileRange]:
+    """The files that the records come from, as far as they have paths."""
+    paths = (os.path.normpath(file[-1]) for file in _records(view)._source.files() if file[-1] is not None)
+    return [FileRange(path) for path in dict.fromkeys(paths)]
+
+
+def source_bytes(view: View) -> int:
+    """The size of the files that the records come from, each counted once."""
+    source = _records(view)._source
+    # Only paths can be named twice.
+    names = [os.path.normpath(file[-1]) if file[-1] else number for number, file in enumerate(source.files())]
+    sizes = (about[3] for about in source.descriptions())
+    return sum(dict(zip(names, sizes, strict=True)).values())
+
+
+def pour(
+    view: View, writer: Writer, shards: int | None, map: Callable[[Any], Any] | None, progress: Progress | None
+) -> None:
+    """Writes what the view gives, in its order. With `shards`, in so many shards of equal numbers of records."""
+    records, count, shard = _records(view), shards or 1, 0
+    each, more = divmod(len(view), count)
+    told = monotonic()
+    for position, record in enumerate(view):
+        while shard + 1 < count and position >= each * (shard + 1) + min(more, shard + 1):
+            writer._begin_shard()
+            shard += 1
+        try:
+            value = record if map is None else map(record)
+            if value is not None:
+                writer.write(value)
+        except StopIteration as error:
+            raise _noted(not_an_end(error), records, position) from error
+        except Exception as error:
+            _noted(error, records, position)
+            raise
+        if progress is not None and position % _LOOK_EVERY == 0 and monotonic() - told >= _TELL_SECONDS:
+            progress(position + 1)
+            told = monotonic()
+    for _ in range(shard + 1, count):  # shards that no record came to
+        writer._begin_shard()
+
+
+def _noted(error: Exception, records: Records, position: int) -> Exception:
+    add_note(error, f"while working on {records._describe(position)}")
+    return error
