@@ -98,7 +98,7 @@ class Report:
     file_bytes: int
     """Size of the files; every byte was read."""
     record_bytes: int
-    """Bytes of the files that hold undamaged records, as they are stored. The same as `Info.record_bytes`, if all are."""
+    """Bytes of the files that hold undamaged records, as they are stored. `Info.record_bytes` counts the same way."""
     decoded_bytes: int
     """Size of the undamaged records, decoded."""
     meta_bytes: int
