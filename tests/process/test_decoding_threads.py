@@ -41,7 +41,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("io", ["map", "plain"])
-@pytest.mark.parametrize("number", [1, 2, 3, 16])
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 16])
 def test_records_are_the_same_whoever_decodes_them(path: Path, number: int, io: Literal["map", "plain"]) -> None:
     records = anyrecord.open(path, threads=number, io=io, cache_bytes=0)
     order = random.Random(number).choices(range(COUNT), k=2 * COUNT)
@@ -56,6 +56,12 @@ def test_records_are_the_same_whoever_decodes_them(path: Path, number: int, io: 
 def test_a_large_batch_is_decoded_by_as_many_threads_as_asked_for(path: Path) -> None:
     records = anyrecord.open(path, threads=3)
     assert forked(lambda: (read_much(records), read_much(records))) == (2, 0), "besides the one that asks"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_no_threads_are_the_calling_one_alone(path: Path, number: int) -> None:
+    records = anyrecord.open(path, threads=number)
+    assert forked(lambda: read_much(records)) == 0
 
 
 @pytest.mark.parametrize("io", ["map", "plain", "direct"])
