@@ -107,6 +107,12 @@ impl Plan<'_> {
         }
     }
 
+    /// Adds the file and the record to the error for a record that there is no memory for.
+    #[cold]
+    pub fn attribute_memory(&self, error: Error) -> Error {
+        if matches!(error.kind(), Kind::Memory) { self.attribute(error) } else { error }
+    }
+
     /// Adds the file and the record to an error. Damage in a file that was cut meanwhile is the cut.
     #[cold]
     fn attribute(&self, error: Error) -> Error {

@@ -14,14 +14,15 @@ use std::ffi::{c_int, c_void};
 /// A `bytes` object of `size` bytes that are not set yet, and the place to set them.
 ///
 /// The safe constructor zero-fills first, which for large records costs as much as reading them from memory.
-fn unset_bytes(py: Python<'_>, size: usize) -> PyResult<(Bound<'_, PyBytes>, *mut u8)> {
-    let length =
-        ffi::Py_ssize_t::try_from(size).map_err(|_| pyo3::exceptions::PyMemoryError::new_err(size))?;
+fn unset_bytes(py: Python<'_>, size: usize) -> Result<(Bound<'_, PyBytes>, *mut u8)> {
+    // Python's own error would not say for which record there is no memory; whoever knows adds the file.
+    let no_memory = || bytes::no_memory("a record", size as u64);
+    let length = ffi::Py_ssize_t::try_from(size).map_err(|_| no_memory())?;
     // SAFETY: with a null pointer the call makes an object whose bytes are free to be written until anybody else
     // sees it; it returns null only with an exception set.
     unsafe {
-        let object =
-            Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), length))?;
+        let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length);
+        let object = Bound::from_owned_ptr_or_err(py, object).map_err(|_| no_memory())?;
         let place = ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>();
         Ok((object.cast_into_unchecked(), place))
     }
@@ -33,18 +34,17 @@ pub fn bytes_with<'py>(
     size: usize,
     quick: bool,
     fill: impl FnOnce(&mut [u8]) -> Result<()> + Send,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> Result<Bound<'py, PyBytes>> {
     let (object, place) = unset_bytes(py, size)?;
     if size > 0 {
         // SAFETY: `size` bytes at `place` belong to an object that nobody else has seen, and it outlives `fill`.
         // An empty `bytes` is shared by everybody, which is why it is not written at all.
         let out = unsafe { std::slice::from_raw_parts_mut(place, size) };
-        let filled = if quick { fill(out) } else { gil::detach(py, || fill(out)) };
-        filled.map_err(crate::errors::Failure)?;
+        if quick { fill(out) } else { gil::detach(py, || fill(out)) }?;
     } else if quick {
-        fill(&mut []).map_err(crate::errors::Failure)?;
+        fill(&mut [])?;
     } else {
-        gil::detach(py, || fill(&mut [])).map_err(crate::errors::Failure)?;
+        gil::detach(py, || fill(&mut []))?;
     }
     Ok(object)
 }
@@ -108,9 +108,9 @@ impl BytesList {
 impl Deliver for BytesList {
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
         // One hold of the GIL for all of them; also the moment to hear Ctrl-C.
-        let made = gil::attach(|py| -> PyResult<Vec<&mut [u8]>> {
-            py.check_signals()?;
-            let mut places = Vec::with_capacity(wanted.len());
+        gil::attach(|py| -> Result<Vec<&mut [u8]>> {
+            py.check_signals().map_err(external)?;
+            let mut places = bytes::list("places of records", wanted.len() as u64)?;
             for &(position, size) in wanted {
                 let (object, place) = unset_bytes(py, size)?;
                 places.push(match size {
@@ -121,8 +121,7 @@ impl Deliver for BytesList {
                 self.objects[position] = Some(object.unbind());
             }
             Ok(places)
-        });
-        made.map_err(external)
+        })
     }
 }
 

@@ -47,12 +47,19 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
         Some(size) => {
             plan.prefetch();
             let quick = size <= QUICK && reader.is_quick(&plan);
-            bytes_with(py, size, quick, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)))
+            let read =
+                bytes_with(py, size, quick, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)));
+            Ok(read.map_err(|error| plan.attribute_memory(error)).map_err(Failure)?)
         }
         None => {
             let row =
                 gil::detach(py, || with_cx(reader, |cx| reader.read_row(&plan, cx))).map_err(Failure)?;
-            Ok(PyBytes::new(py, row.as_ref()))
+            let (row, size) = (row.as_ref(), row.as_ref().len());
+            let copied = bytes_with(py, size, size <= QUICK, |out| {
+                out.copy_from_slice(row);
+                Ok(())
+            });
+            Ok(copied.map_err(|error| plan.attribute_memory(error)).map_err(Failure)?)
         }
     }
 }

@@ -249,7 +249,7 @@ impl Reader {
             let decoded = match self.decode_all(&firsts, cx) {
                 // Too many at once for the budget, but perhaps not alone, once the rows are copied out.
                 Err(error) if cx.budget.is_exhausted(&error) && (firsts.len() > 1 || held.bytes() > 0) => {
-                    self.copy_out(&rows, out, cx)?;
+                    self.copy_out(&rows, out, cx).map_err(|e| firsts[0].attribute_memory(e))?;
                     (rows, held, most) = (Vec::new(), cx.budget.hold(0)?, 1);
                     continue;
                 }
@@ -265,12 +265,17 @@ impl Reader {
                     }
                 }
                 if is_over || held.bytes() >= HELD_BYTES as u64 {
-                    self.copy_out(&rows, out, cx)?;
+                    self.copy_out(&rows, out, cx).map_err(|e| group[0].1.attribute_memory(e))?;
                     (rows, held) = (Vec::new(), cx.budget.hold(0)?);
                 }
             }
         }
-        self.copy_out(&rows, out, cx)
+        let last = groups.last().map(|group| group[0].1);
+        let copied = self.copy_out(&rows, out, cx);
+        copied.map_err(|error| match last {
+            Some(plan) => plan.attribute_memory(error),
+            None => error,
+        })
     }
 
     /// Unpacks a chunk for each plan, and keeps it.
@@ -483,7 +488,7 @@ fn no_room<'p, 'a: 'p>(
 ) -> Error {
     let largest = sizes.iter().zip(plans).max_by_key(|((_, size), _)| *size);
     match largest {
-        Some((_, plan)) if matches!(error.kind(), Kind::Memory) => plan.attribute(error),
-        _ => error,
+        Some((_, plan)) => plan.attribute_memory(error),
+        None => error,
     }
 }
