@@ -11,6 +11,8 @@ pub mod recordio;
 pub mod riegeli;
 pub mod side_index;
 pub mod spare;
+#[cfg(test)]
+mod testing;
 pub mod tfrecord;
 pub mod walk;
 

@@ -5,11 +5,11 @@ use super::header::{Codec, HEADER, Header};
 use crate::cx::for_tests;
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
+use crate::format::testing;
 use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Format, Probe, ReadOptions, Table, Way, detect, walk};
-use crate::shard::{RecordRange, Shard};
+use crate::shard::Shard;
 use crate::storage::{location::Location, memory::Memory, output::Stream};
-use crate::verify::verify;
 use crate::{Limits, Reader};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -67,33 +67,11 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let mut records = Vec::new();
-    walk::scan(
-        &RecordIo,
-        &Memory::new("test", file),
-        &ReadOptions::default(),
-        &for_tests(Limits::default()),
-        &mut |record| {
-            records.push(record.to_vec());
-            Ok(())
-        },
-    )?;
-    Ok(records)
+    testing::scan(&RecordIo, file)
 }
 
-/// The records in chunks that a walk finds whole, and the number of problems.
 fn walked(file: &[u8]) -> (u64, u64) {
-    let memory = Memory::new("test", file);
-    let report = verify(
-        &memory,
-        Some("recordio"),
-        &[RecordRange::default()],
-        &ReadOptions::default(),
-        &for_tests(Limits::default()),
-        &mut |_| Ok(()),
-    )
-    .unwrap();
-    (report.records[0], report.problem_count)
+    testing::verified(&RecordIo, file)
 }
 
 fn probe(file: &[u8]) -> Probe {

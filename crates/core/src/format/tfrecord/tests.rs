@@ -5,12 +5,12 @@ use crate::codec::gzip::{self, Wrapper};
 use crate::cx::{Cx, for_tests};
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
+use crate::format::testing;
 use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Format, Probe, ReadOptions, detect, walk};
 use crate::hash::crc32c;
-use crate::shard::{RecordRange, Shard};
+use crate::shard::Shard;
 use crate::storage::{Storage, location::Location, memory::Memory, output::Stream};
-use crate::verify::verify;
 use crate::{Limits, Reader};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -66,33 +66,11 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let mut records = Vec::new();
-    walk::scan(
-        &TfRecord,
-        &Memory::new("test", file),
-        &ReadOptions::default(),
-        &for_tests(Limits::default()),
-        &mut |record| {
-            records.push(record.to_vec());
-            Ok(())
-        },
-    )?;
-    Ok(records)
+    testing::scan(&TfRecord, file)
 }
 
-/// The records that a walk finds whole, and the number of problems.
 fn walked(file: &[u8]) -> (u64, u64) {
-    let memory = Memory::new("test", file);
-    let report = verify(
-        &memory,
-        Some("tfrecord"),
-        &[RecordRange::default()],
-        &ReadOptions::default(),
-        &for_tests(Limits::default()),
-        &mut |_| Ok(()),
-    )
-    .unwrap();
-    (report.records[0], report.problem_count)
+    testing::verified(&TfRecord, file)
 }
 
 fn golden(name: &str) -> Vec<u8> {
