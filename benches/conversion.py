@@ -61,7 +61,7 @@ WAYS = [
     Way("original: loop over its writer", LOOP),
     Way("anyrecord.convert, one thread, not verified", OURS, ("unverified", "1")),
     Way("anyrecord.convert, not verified", OURS, ("unverified", "0")),
-    Way("anyrecord.convert", OURS, ("verified", "0")),
+    Way("anyrecord._convert", OURS, ("verified", "0")),
 ]
 
 

@@ -15,9 +15,19 @@ import os as _os
 import warnings as _warnings
 
 from anyrecord import _core
+from anyrecord._combine import concat, mix
+from anyrecord._convert import Converted, convert
 from anyrecord._core import Permutation, RecordsIterator
-from anyrecord.combine import concat, mix
-from anyrecord.convert import Converted, convert
+from anyrecord._files import FileInfo, Info, Report, info, verify
+from anyrecord._folder import Folder, unpack
+from anyrecord._index import build_index
+from anyrecord._iteration import Batches, BatchIterator, MappedIterator
+from anyrecord._mapped import MappedRecords
+from anyrecord._options import Limits
+from anyrecord._packing import pack
+from anyrecord._records import Location, Records, open
+from anyrecord._recover import Recovered, recover
+from anyrecord._writer import Writer, create
 from anyrecord.errors import (
     ChecksumError,
     ClosedError,
@@ -27,16 +37,6 @@ from anyrecord.errors import (
     RecordError,
     TruncatedError,
 )
-from anyrecord.files import FileInfo, Info, Report, info, verify
-from anyrecord.folder import Folder, unpack
-from anyrecord.index import build_index
-from anyrecord.iteration import Batches, BatchIterator, MappedIterator
-from anyrecord.mapped import MappedRecords
-from anyrecord.options import Limits
-from anyrecord.packing import pack
-from anyrecord.records import Location, Records, open
-from anyrecord.recover import Recovered, recover
-from anyrecord.writer import Writer, create
 
 __all__ = [
     "BatchIterator",

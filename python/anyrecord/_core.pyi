@@ -6,7 +6,7 @@ from typing import Any, NoReturn, Protocol, Self, SupportsIndex, final, overload
 
 from typing_extensions import Buffer, disjoint_base
 
-from anyrecord.options import OpenOptions
+from anyrecord._options import OpenOptions
 
 class _Array(Protocol):
     """An array that is a buffer, though its types say so only from Python 3.12 on."""

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TypeAlias
 
-__all__ = ["refuse_mangled_url", "refuse_url"]
+__all__ = ["StrPath", "refuse_mangled_url", "refuse_url"]
+
+StrPath: TypeAlias = str | os.PathLike[str]
+"""How a caller may name a file: a `str`, which may be a pattern, or a path object, which is one file or folder."""
 
 # A scheme has two characters or more: "C:" is a drive of Windows.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")

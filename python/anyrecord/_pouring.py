@@ -8,14 +8,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anyrecord._calls import Progress, add_note, not_an_end
+from anyrecord._mapped import MappedRecords
+from anyrecord._paths import FileRange
+from anyrecord._records import Records
 from anyrecord.errors import ClosedError
-from anyrecord.mapped import MappedRecords
-from anyrecord.paths import FileRange
-from anyrecord.records import Records
 
 if TYPE_CHECKING:
-    from anyrecord.options import OpenOptions
-    from anyrecord.writer import Writer
+    from anyrecord._options import OpenOptions
+    from anyrecord._writer import Writer
 
 __all__ = ["View", "files_of", "options_of", "pour", "source_bytes"]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TypeAlias
 
 from anyrecord import _core
-from anyrecord._locations import refuse_mangled_url, refuse_url
-from anyrecord.paths import set_name, shard_paths
+from anyrecord._locations import StrPath, refuse_mangled_url, refuse_url
+from anyrecord._paths import set_name, shard_paths
 
 __all__ = ["is_folder_name", "refuse_folder_name", "refuse_interrupted", "refuse_unwritable", "target_path"]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 
 _NO_SHARD = ".{name:.40}.xxxxxxxx-999999.old"
 """As long as the hidden name that an old shard gets, for as many shards as anybody writes."""

@@ -19,9 +19,9 @@ from operator import index
 from typing import Generic, Literal, SupportsIndex, TypeAlias, TypeVar, get_args
 
 from anyrecord import _core
+from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
-from anyrecord.mapped import MappedRecords
-from anyrecord.records import Records
+from anyrecord._records import Records
 
 __all__ = ["ElasticLoader", "ElasticSampler", "Share", "Tail"]
 

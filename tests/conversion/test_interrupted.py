@@ -12,8 +12,8 @@ from typing import Any
 import anyrecord
 import pytest
 from anyrecord import ChecksumError, _core
-from anyrecord.options import open_options
-from anyrecord.writer import Creating, Writer, new_writer
+from anyrecord._options import open_options
+from anyrecord._writer import Creating, Writer, new_writer
 from children import LIMIT_SECONDS
 from conformance.formats import CASES, Case
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import anyrecord
 import pytest
-from anyrecord.listing import Listing
+from anyrecord._listing import Listing
 
 PackWith = Callable[..., Path]
 
@@ -230,7 +230,7 @@ def test_unsafe_names_are_refused_before_the_first_write(case: str, pack_with: P
     "bad", ["a\\b", "..\\..\\evil", "con", "NUL.txt", "com1.log", "ab:stream", "a.", "a ", "a*", "tab\t", "lpt¹"]
 )
 def test_names_that_windows_reads_differently_are_refused_there(bad: str) -> None:
-    from anyrecord.unpacking import check_names
+    from anyrecord._unpacking import check_names
 
     check = partial(check_names, {"d": {bad: 0}}, "x.ffr")
     check(windows=False)
@@ -240,6 +240,6 @@ def test_names_that_windows_reads_differently_are_refused_there(bad: str) -> Non
 
 @pytest.mark.parametrize("good", ["console", "a.b", ".hidden", "com10", "nulls", "a b", "日本"])
 def test_ordinary_names_are_fine_on_windows(good: str) -> None:
-    from anyrecord.unpacking import check_names
+    from anyrecord._unpacking import check_names
 
     check_names({"d": {good: 0}}, "x.ffr", windows=True)

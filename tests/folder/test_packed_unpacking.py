@@ -136,8 +136,8 @@ def test_an_empty_folder_unpacks_to_one(golden: Path, tmp_path: Path) -> None:
 
 
 def test_many_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: Path, tree: Path) -> None:
-    monkeypatch.setattr("anyrecord.unpacking._BATCH_BYTES", 4)
-    monkeypatch.setattr("anyrecord.unpacking._BATCH_FILES", 2)
+    monkeypatch.setattr("anyrecord._unpacking._BATCH_BYTES", 4)
+    monkeypatch.setattr("anyrecord._unpacking._BATCH_FILES", 2)
     anyrecord.Folder(packed).unpack(tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tree)
 

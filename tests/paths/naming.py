@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from anyrecord.paths import expand
+from anyrecord._paths import expand
 
 not_on_windows = pytest.mark.skipif(sys.platform == "win32", reason="the file system refuses such names")
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from anyrecord.paths import FileRange, expand
+from anyrecord._paths import FileRange, expand
 from children import forked
 
 from paths.naming import after, before, names, not_found, not_on_windows, refused, touch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyrecord
 import pytest
-from anyrecord.paths import RECORD_SUFFIXES, expand, shard_paths
+from anyrecord._paths import RECORD_SUFFIXES, expand, shard_paths
 
 from paths.naming import after, before, names, not_found, not_on_windows, refused, touch
 

@@ -107,7 +107,7 @@ def test_an_interrupt_while_many_files_are_opened_ends_it(tmp_path: Path, suffix
     (tmp_path / "broken").write_bytes(b"not a record file, whatever the format may be")
     script = """if True:
         import os, signal, sys, threading, anyrecord
-        from anyrecord import _core, options
+        from anyrecord import _core, _options as options
         def interrupt_when_opening():
             # Files are opened by more threads than this and the main one.
             while len(os.listdir("/proc/self/task")) < 5:

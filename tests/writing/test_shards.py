@@ -8,7 +8,7 @@ from typing import Any
 import anyrecord
 import pytest
 from anyrecord import ClosedError
-from anyrecord.paths import shard_paths
+from anyrecord._paths import shard_paths
 
 from writing.folders import names, temporary
 

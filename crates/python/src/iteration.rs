@@ -143,7 +143,7 @@ impl RecordsIterator {
 
     /// Continues at the position of a state; one of another view is a ValueError, and changes nothing.
     fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let check = py.import("anyrecord.iteration")?.getattr("position_of")?;
+        let check = py.import("anyrecord._iteration")?.getattr("position_of")?;
         let fingerprint = fingerprint_of(&self.reader, &self.view);
         let position: u64 = check.call1((state, self.view.len(), fingerprint))?.extract()?;
         *self.state(py)? = State::at(position);

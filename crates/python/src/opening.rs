@@ -29,7 +29,7 @@ pub struct Source {
     pub options: Py<PyAny>,
 }
 
-/// How to open: the attributes of `anyrecord.options.OpenOptions`.
+/// How to open: the attributes of `anyrecord._options.OpenOptions`.
 #[derive(FromPyObject)]
 pub struct Opening {
     pub format: Option<String>,

@@ -9,11 +9,11 @@ from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
 import anyrecord
+from anyrecord.compat._types import StrPath
 from anyrecord.compat.ffrecord.reader import FileReader, Sample
 
 __all__ = ["PackedFolder", "pack_folder"]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 Items: TypeAlias = list[str | Path]  # `list` is a method here
 
 

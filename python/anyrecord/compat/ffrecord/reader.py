@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import anyrecord
+from anyrecord.compat._types import StrPath
 from anyrecord.compat.ffrecord.table import Table, read_table
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileReader", "checkFsAlign"]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 Sample: TypeAlias = NDArray[np.uint8]
 
 

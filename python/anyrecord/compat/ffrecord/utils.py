@@ -7,13 +7,13 @@ import os
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
+from anyrecord.compat._types import StrPath
 from anyrecord.compat.ffrecord.writer import FileWriter
 
 __all__ = ["dump"]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 
 _MOST_PROCESSES = 16
 _dataset: Any = None  # in a worker process: what it writes

@@ -9,14 +9,14 @@ import shutil
 import warnings
 import weakref
 from types import TracebackType
-from typing import Any, NoReturn, Self, SupportsIndex, TypeAlias
+from typing import Any, NoReturn, Self, SupportsIndex
 
 import anyrecord
+from anyrecord.compat._types import StrPath
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileWriter"]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 
 _ENTRY_BYTES = 12  # in the table, for each sample
 

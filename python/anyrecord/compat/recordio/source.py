@@ -6,15 +6,14 @@ import errno
 import io
 import operator
 import os
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex
 
 import anyrecord
+from anyrecord.compat._types import StrPath
 from anyrecord.compat.recordio.turns import TurnTaking
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["StrPath", "bounds", "chunks_of", "file_object", "path_text", "read_error", "records_of", "regular_file"]
-
-StrPath: TypeAlias = str | os.PathLike[str]
 
 
 def path_text(path: Any) -> str:

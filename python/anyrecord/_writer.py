@@ -10,18 +10,18 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypeAlias, TypedDict
+from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 
 from anyrecord import _core
+from anyrecord._locations import StrPath
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
+from anyrecord._options import tell_if_worker
+from anyrecord._paths import existing_shards, shard_paths
 from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
 from anyrecord.errors import ClosedError
-from anyrecord.options import tell_if_worker
-from anyrecord.paths import existing_shards, shard_paths
 
 __all__ = ["Writer", "create"]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 
 _CODEC_OF_SUFFIX = {
     ".tfrecord.gz": "gzip",

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
+from anyrecord._iteration import Batches, index_of, position_of
+from anyrecord._locations import StrPath
+from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
+from anyrecord._options import Limits, OpenOptions, open_options, tell_if_worker
+from anyrecord._paths import expand
 from anyrecord._publishing import unmixed
 from anyrecord.errors import ClosedError, FormatError
-from anyrecord.iteration import Batches, index_of, position_of
-from anyrecord.mapped import MappedRecords
-from anyrecord.options import Limits, OpenOptions, open_options, tell_if_worker
-from anyrecord.paths import expand
 
 __all__ = ["Location", "Records", "open"]
 
 T = TypeVar("T")
-StrPath: TypeAlias = str | os.PathLike[str]
 Openable: TypeAlias = StrPath | Iterable[StrPath] | BinaryIO | bytes | bytearray | memoryview
 
 
@@ -279,7 +279,7 @@ class Records(_core.Records, Sequence[bytes]):
         return formats.pop() if len(formats) == 1 else "mixed"
 
     def __add__(self, other: Records) -> Records:
-        from anyrecord.combine import concat
+        from anyrecord._combine import concat
 
         return concat([self, other]) if isinstance(other, Records) else NotImplemented
 

@@ -9,9 +9,9 @@ from numbers import Rational
 from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, overload
 
 from anyrecord import _core
+from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
-from anyrecord.mapped import MappedRecords
-from anyrecord.records import Records
+from anyrecord._records import Records
 
 __all__ = ["concat", "mix"]
 

@@ -22,10 +22,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Final
 
 from anyrecord import _core
-from anyrecord._locations import refuse_mangled_url, refuse_url
+from anyrecord._locations import StrPath, refuse_mangled_url, refuse_url
 from anyrecord._publishing import (
     ATTEMPTS,
     refuse_unfinished,
@@ -44,7 +44,6 @@ __all__ = [
     "stat_of",
 ]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 
 RECORD_SUFFIXES: Final[dict[str, str]] = dict(_core.suffixes())
 """Each suffix of a record file, with its format."""

@@ -14,16 +14,15 @@ from re import compile as compile_pattern
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
-from anyrecord._locations import refuse_mangled_url, refuse_url
+from anyrecord._listing import Listing, Tree, walk
+from anyrecord._locations import StrPath, refuse_mangled_url, refuse_url
+from anyrecord._records import Records
+from anyrecord._records import open as open_records
+from anyrecord._unpacking import write_tree
 from anyrecord.errors import ClosedError, FormatError
-from anyrecord.listing import Listing, Tree, walk
-from anyrecord.records import Records
-from anyrecord.records import open as open_records
-from anyrecord.unpacking import write_tree
 
 __all__ = ["Folder", "unpack"]
 
-StrPath: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = list[str]  # `list` is a method here
 
 

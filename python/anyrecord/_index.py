@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
 
 from anyrecord import _core
 from anyrecord._calls import Progress
-from anyrecord.options import open_options
-from anyrecord.paths import expand
+from anyrecord._locations import StrPath
+from anyrecord._options import open_options
+from anyrecord._paths import expand
 
 __all__ = ["build_index"]
-
-StrPath: TypeAlias = str | os.PathLike[str]
 
 
 def build_index(

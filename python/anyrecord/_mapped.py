@@ -8,10 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
 from anyrecord._calls import add_note, not_an_end
-from anyrecord.iteration import Batches, MappedIterator, index_of
+from anyrecord._iteration import Batches, MappedIterator, index_of
 
 if TYPE_CHECKING:
-    from anyrecord.records import Records
+    from anyrecord._records import Records
 
 __all__ = ["MappedRecords"]
 
@@ -144,7 +144,7 @@ class MappedRecords(Sequence[T], Generic[T]):
         return index_of(self, value, start, stop)
 
     def __add__(self, other: MappedRecords[T]) -> MappedRecords[T]:
-        from anyrecord.combine import concat
+        from anyrecord._combine import concat
 
         return concat([self, other]) if isinstance(other, MappedRecords) else NotImplemented
 

@@ -8,17 +8,15 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from anyrecord import _core
 from anyrecord._calls import Progress
+from anyrecord._listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
+from anyrecord._locations import StrPath
 from anyrecord._targets import refuse_unwritable, target_path
-from anyrecord.listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
-from anyrecord.writer import create
+from anyrecord._writer import create
 
 __all__ = ["pack"]
-
-StrPath: TypeAlias = str | os.PathLike[str]
 
 
 def pack(

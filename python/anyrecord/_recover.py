@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from anyrecord import _core
+from anyrecord._locations import StrPath
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
 from anyrecord._targets import target_path
 
 __all__ = ["Recovered", "recover"]
-
-StrPath: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)

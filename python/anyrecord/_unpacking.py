@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from anyrecord._calls import Progress
+from anyrecord._listing import Tree, walk
+from anyrecord._records import Records
 from anyrecord.errors import FormatError
-from anyrecord.listing import Tree, walk
-from anyrecord.records import Records
 
 __all__ = ["check_names", "write_tree"]
 

@@ -21,11 +21,11 @@ from typing import Any
 
 from anyrecord import _core
 from anyrecord._calls import Progress
+from anyrecord._options import Limits, OpenOptions, open_options
+from anyrecord._paths import FileRange, expand
 from anyrecord._publishing import Unchanged
+from anyrecord._records import Openable, open
 from anyrecord.errors import RecordError
-from anyrecord.options import Limits, OpenOptions, open_options
-from anyrecord.paths import FileRange, expand
-from anyrecord.records import Openable, open
 
 __all__ = ["FileInfo", "Info", "Report", "info", "verify"]
 

@@ -6,18 +6,19 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, SupportsIndex, TypeAlias, Unpack
+from typing import TYPE_CHECKING, SupportsIndex, Unpack
 
 from anyrecord import _core, _pouring
 from anyrecord._calls import Progress
+from anyrecord._locations import StrPath
+from anyrecord._mapped import MappedRecords
+from anyrecord._options import Limits, OpenOptions, open_options
+from anyrecord._paths import FileRange, existing_shards, expand, renamed
 from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
+from anyrecord._records import Records
 from anyrecord._targets import is_folder_name, refuse_interrupted, refuse_unwritable, target_path
-from anyrecord.mapped import MappedRecords
-from anyrecord.options import Limits, OpenOptions, open_options
-from anyrecord.paths import FileRange, existing_shards, expand, renamed
-from anyrecord.records import Records
-from anyrecord.writer import (
+from anyrecord._writer import (
     Creating,
     FormatOptions,
     Writer,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer  # in the standard library from Python 3.12 on
 
 __all__ = ["Converted", "convert"]
-
-StrPath: TypeAlias = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from anyrecord._numbers import whole_number
 
 if TYPE_CHECKING:
     from anyrecord import _core
-    from anyrecord.mapped import MappedRecords
+    from anyrecord._mapped import MappedRecords
 
 __all__ = ["BatchIterator", "Batches", "MappedIterator"]
 
