@@ -113,6 +113,8 @@ def order(**keywords: Any) -> Permutation:
 
 OPTIONS = [
     Option("Limits", "decoded_chunk_bytes", lambda v: Limits(decoded_chunk_bytes=v), 9, 1, COUNT),
+    Option("Limits", "decoded_bytes", lambda v: Limits(decoded_bytes=v), 9, 1, COUNT),
+    Option("Limits", "spool_bytes", lambda v: Limits(spool_bytes=v), 9, 1, COUNT),
     Option("Limits", "open_files", lambda v: Limits(open_files=v), 9, 1, 2**20),
     Option("open", "cache_bytes", lambda v: anyrecord.open(records().paths, cache_bytes=v), 9, 0, COUNT),
     Option("open", "threads", lambda v: anyrecord.open(records().paths, threads=v), 0, 0, 1024, True),
