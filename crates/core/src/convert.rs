@@ -122,7 +122,7 @@ pub fn pour(
     pour: Pour<'_>,
     cx: &Cx<'_>,
 ) -> Result<u64> {
-    let mut state = State { pour, read: 0, first: 0, shard: 0, before: 0, mapped: Vec::new() };
+    let mut state = Conversion { pour, read: 0, first: 0, shard: 0, before: 0, mapped: Vec::new() };
     for input in inputs {
         let file = open(input, cx)?;
         state.first = state.read;
@@ -144,7 +144,7 @@ fn pour_file(
     input: &Input,
     format: Option<&str>,
     options: &ReadOptions,
-    state: &mut State<'_>,
+    state: &mut Conversion<'_>,
     cx: &Cx<'_>,
 ) -> Result<()> {
     let format = detect::named_or_detected(format, &**file, options, cx)?;
@@ -168,7 +168,7 @@ fn pour_file(
     })
 }
 
-struct State<'a> {
+struct Conversion<'a> {
     pour: Pour<'a>,
     /// Records read so far, of all inputs; and of those before this one.
     read: u64,
@@ -180,7 +180,7 @@ struct State<'a> {
     mapped: Vec<u8>,
 }
 
-impl State<'_> {
+impl Conversion<'_> {
     /// Begins a new shard if the next record belongs to one.
     fn turn(&mut self) -> Result<()> {
         let Some(split) = self.pour.split else { return Ok(()) };

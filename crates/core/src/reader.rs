@@ -57,10 +57,10 @@ pub struct Plan<'a> {
     /// The record's number in its own file.
     record: u64,
     source: &'a Source,
-    place: Place,
+    place: PlannedRead,
 }
 
-enum Place {
+enum PlannedRead {
     /// The chunk is unpacked already.
     Kept(Row),
     /// It has to be read.
@@ -72,17 +72,19 @@ impl Plan<'_> {
     #[inline]
     pub fn size(&self) -> Result<Option<usize>> {
         match &self.place {
-            Place::Kept(row) => Ok(Some(row.as_ref().len())),
-            Place::Stored(Way::Plain(range)) => bytes::in_memory("record", range.end - range.start).map(Some),
-            Place::Stored(Way::Alone { size, .. }) => Ok(Some(*size)),
-            Place::Stored(Way::Shared(..)) => Ok(None),
+            PlannedRead::Kept(row) => Ok(Some(row.as_ref().len())),
+            PlannedRead::Stored(Way::Plain(range)) => {
+                bytes::in_memory("record", range.end - range.start).map(Some)
+            }
+            PlannedRead::Stored(Way::Alone { size, .. }) => Ok(Some(*size)),
+            PlannedRead::Stored(Way::Shared(..)) => Ok(None),
         }
     }
 
     /// The chunk that has to be read.
     fn chunk(&self) -> Option<&Chunk> {
         match &self.place {
-            Place::Stored(Way::Shared(chunk, _)) => Some(chunk),
+            PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk),
             _ => None,
         }
     }
@@ -90,9 +92,9 @@ impl Plan<'_> {
     /// The bytes of the file that have to be read.
     fn stored(&self) -> Option<Range<u64>> {
         match &self.place {
-            Place::Stored(Way::Plain(range) | Way::Alone { stored: range, .. }) => Some(range.clone()),
-            Place::Stored(Way::Shared(chunk, _)) => Some(chunk.stored.clone()),
-            Place::Kept(_) => None,
+            PlannedRead::Stored(Way::Plain(range) | Way::Alone { stored: range, .. }) => Some(range.clone()),
+            PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.stored.clone()),
+            PlannedRead::Kept(_) => None,
         }
     }
 
@@ -220,7 +222,7 @@ impl Reader {
 
     /// The shard that holds a record, and the record's number in its file.
     #[inline]
-    pub fn locate(&self, index: u64) -> Result<(usize, u64)> {
+    pub fn shard_of(&self, index: u64) -> Result<(usize, u64)> {
         if index >= self.len() {
             return Err(Error::new(Kind::Index, format!("record {index} of {}", self.len())));
         }
@@ -238,7 +240,7 @@ impl Reader {
     /// Finds the way to a record. No I/O, unless its file is not open yet or keeps its table on disk.
     pub fn plan(&self, index: u64, cx: &Cx<'_>) -> Result<Plan<'_>> {
         self.check_open()?;
-        let (shard, record) = self.locate(index)?;
+        let (shard, record) = self.shard_of(index)?;
         self.plan_in(self.shards[shard].source(cx)?, index, shard, record)
     }
 
@@ -246,7 +248,7 @@ impl Reader {
     #[inline]
     pub fn plan_if_open(&self, index: u64) -> Result<Option<Plan<'_>>> {
         self.check_open()?;
-        let (shard, record) = self.locate(index)?;
+        let (shard, record) = self.shard_of(index)?;
         match self.shards[shard].opened_source() {
             Some(source) => self.plan_in(source, index, shard, record).map(Some),
             None => Ok(None),
@@ -261,28 +263,28 @@ impl Reader {
     }
 
     #[inline]
-    fn place_of(&self, source: &Source, shard: usize, record: u64) -> Result<Place> {
+    fn place_of(&self, source: &Source, shard: usize, record: u64) -> Result<PlannedRead> {
         // A shorter way to it may be known, but none is as short as its chunk that is unpacked already.
         if let Some((chunk, row)) = source.table.shared_chunk(record)
             && let Some(row) = self.kept(shard, chunk, row)
         {
-            return Ok(Place::Kept(row));
+            return Ok(PlannedRead::Kept(row));
         }
         let way = source.table.way(record)?;
         if let Way::Shared(chunk, row) = &way
             && let Some(row) = self.kept(shard, chunk.index, *row)
         {
-            return Ok(Place::Kept(row));
+            return Ok(PlannedRead::Kept(row));
         }
-        Ok(Place::Stored(way))
+        Ok(PlannedRead::Stored(way))
     }
 
     /// How many records share a record's chunk and are unpacked together with it; none where it is read alone.
     pub fn group_of(&self, index: u64) -> Option<u64> {
         match self.plan_if_open(index).ok()??.place {
-            Place::Kept(row) => Some(row.chunk.rows() as u64),
-            Place::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
-            Place::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
+            PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
+            PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
+            PlannedRead::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
         }
     }
 
@@ -295,7 +297,7 @@ impl Reader {
     /// The size of a record, where it is known before reading.
     pub fn size(&self, index: u64, cx: &Cx<'_>) -> Result<Option<u64>> {
         self.check_open()?;
-        let (shard, record) = self.locate(index)?;
+        let (shard, record) = self.shard_of(index)?;
         self.shards[shard].source(cx)?.table.size(record)
     }
 
@@ -325,14 +327,14 @@ impl Reader {
     /// Reads a record whose size is not known before: its chunk is unpacked and kept for its neighbours.
     pub fn read_row(&self, plan: &Plan<'_>, cx: &Cx<'_>) -> Result<Row> {
         match &plan.place {
-            Place::Stored(Way::Shared(chunk, row)) => {
+            PlannedRead::Stored(Way::Shared(chunk, row)) => {
                 let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);
                 let decoded = with_stored(plan.source, &chunk.stored, By::Map, cx, decode)
                     .map_err(|e| plan.attribute(e))?;
                 row_of(plan, chunk, self.keep(plan, chunk, decoded), *row)
             }
-            Place::Kept(row) => Ok(row.clone()),
-            Place::Stored(_) => {
+            PlannedRead::Kept(row) => Ok(row.clone()),
+            PlannedRead::Stored(_) => {
                 let mut out = bytes::zeroed("record", plan.size()?.unwrap_or(0) as u64)?;
                 self.read_into(plan, &mut out, cx)?;
                 let ends = vec![out.len()];
@@ -404,7 +406,7 @@ enum By {
 fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
     let source = plan.source;
     match &plan.place {
-        Place::Stored(Way::Plain(range)) => match borrow(source, range.start, out.len(), by)? {
+        PlannedRead::Stored(Way::Plain(range)) => match borrow(source, range.start, out.len(), by)? {
             Some(borrowed) => borrowed.with(source.is_verified, cx, |bytes| {
                 out.copy_from_slice(bytes);
                 source.table.check(plan.record, out)
@@ -414,15 +416,17 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
                 source.table.check(plan.record, out)
             }
         },
-        Place::Stored(Way::Alone { stored: range, .. }) => with_stored(source, range, by, cx, |stored| {
-            source.table.decode_into(plan.record, range.start, stored, out, cx)
-        }),
-        Place::Kept(row) if row.as_ref().len() == out.len() => {
+        PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
+            with_stored(source, range, by, cx, |stored| {
+                source.table.decode_into(plan.record, range.start, stored, out, cx)
+            })
+        }
+        PlannedRead::Kept(row) if row.as_ref().len() == out.len() => {
             out.copy_from_slice(row.as_ref());
             Ok(())
         }
-        Place::Kept(_) => Err(Error::argument("the record has another size than its place")),
-        Place::Stored(Way::Shared(..)) => {
+        PlannedRead::Kept(_) => Err(Error::argument("the record has another size than its place")),
+        PlannedRead::Stored(Way::Shared(..)) => {
             Err(Error::argument("the size of this record is not known before it is read"))
         }
     }

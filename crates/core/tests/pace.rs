@@ -10,7 +10,7 @@ use anyrecord::format::riegeli::encode::Encoding;
 use anyrecord::format::riegeli::writer;
 use anyrecord::format::{Group, spare::Spare};
 use anyrecord::storage::file_set::FileSet;
-use anyrecord::storage::output::Stream;
+use anyrecord::storage::output::ForwardOutput;
 use anyrecord::{Cx, Error, Limits, Result};
 use std::cell::Cell;
 
@@ -165,7 +165,7 @@ fn whole_chunks_ask_and_are_heard() {
         let compression = Compression { codec, level: 1, window_log: 20 };
         let encoding = Encoding { group_size: u64::MAX, compression, transpose };
         let encoded = encoding.encode(group, &Spare::default()).unwrap();
-        let mut out = Stream::new("memory", Vec::new());
+        let mut out = ForwardOutput::new("memory", Vec::new());
         writer::write_signature(&mut out).unwrap();
         let begin = writer::write_encoded(&mut out, &encoded.head, &encoded.body).unwrap();
         let file = out.into_inner();

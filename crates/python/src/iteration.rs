@@ -23,7 +23,7 @@ const MOST_GROUPED: (u64, u64) = (4096, 8 << 20);
 const FORESEEN_RECORDS: u64 = 4096;
 const FORESEEN_BYTES: u64 = 8 << 20;
 
-struct State {
+struct IteratorState {
     /// The next position to read.
     next: u64,
     /// Records that are read but not handed over, the next one last.
@@ -36,10 +36,10 @@ struct State {
     foreseen: u64,
 }
 
-impl State {
+impl IteratorState {
     /// Nothing is read yet.
     fn at(position: u64) -> Self {
-        State { next: position, ready: Vec::new(), ahead: 8, singly: 0, foreseen: 0 }
+        IteratorState { next: position, ready: Vec::new(), ahead: 8, singly: 0, foreseen: 0 }
     }
 }
 
@@ -48,20 +48,20 @@ impl State {
 pub struct RecordsIterator {
     reader: Arc<Reader>,
     view: View,
-    state: Owned<State>,
+    state: Owned<IteratorState>,
 }
 
 impl RecordsIterator {
     pub fn new(reader: Arc<Reader>, view: View, position: u64) -> Self {
-        let state = State::at(position.min(view.len()));
+        let state = IteratorState::at(position.min(view.len()));
         RecordsIterator { reader, view, state: Owned::new(state) }
     }
 
-    fn state(&self, py: Python<'_>) -> PyResult<Held<'_, State>> {
+    fn state(&self, py: Python<'_>) -> PyResult<Held<'_, IteratorState>> {
         Ok(self.state.lock(py).map_err(Failure)?)
     }
 
-    fn refill(&self, py: Python<'_>, state: &mut State) -> PyResult<()> {
+    fn refill(&self, py: Python<'_>, state: &mut IteratorState) -> PyResult<()> {
         let until = self.view.len().min(state.next + state.ahead);
         let count = until - state.next;
         match read_many(py, &self.reader, &self.view, (state.next..until).collect()) {
@@ -92,7 +92,7 @@ impl RecordsIterator {
 
 impl RecordsIterator {
     /// Asks for what comes next, if reads have been cold lately: the disk works while the records before it are used.
-    fn foresee(&self, py: Python<'_>, state: &mut State, mean: u64) {
+    fn foresee(&self, py: Python<'_>, state: &mut IteratorState, mean: u64) {
         let distance = FORESEEN_RECORDS.min(FORESEEN_BYTES / mean);
         // Half of the distance is asked for at a time, so that it is asked for in large pieces.
         if self.reader.is_warm() || state.foreseen >= state.next + distance / 2 {
@@ -146,7 +146,7 @@ impl RecordsIterator {
         let check = py.import("anyrecord._iteration")?.getattr("position_of")?;
         let fingerprint = fingerprint_of(&self.reader, &self.view);
         let position: u64 = check.call1((state, self.view.len(), fingerprint))?.extract()?;
-        *self.state(py)? = State::at(position);
+        *self.state(py)? = IteratorState::at(position);
         Ok(())
     }
 }

@@ -230,7 +230,7 @@ impl Records {
         let Some(position) = indices::one(index, self.view.len())? else {
             return Err(PyTypeError::new_err("one record number is needed"));
         };
-        let (shard, record) = self.reader.locate(self.view.get(position)).map_err(Failure)?;
+        let (shard, record) = self.reader.shard_of(self.view.get(position)).map_err(Failure)?;
         Ok((position, self.reader.shards()[shard].name(), record))
     }
 
@@ -256,7 +256,7 @@ impl Records {
         let Some(position) = indices::one(index, self.view.len())? else {
             return Err(PyTypeError::new_err("locate takes one record number"));
         };
-        let (shard, record) = self.reader.locate(self.view.get(position)).map_err(Failure)?;
+        let (shard, record) = self.reader.shard_of(self.view.get(position)).map_err(Failure)?;
         let shard = &self.reader.shards()[shard];
         let source = with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
         let (chunk, row) = source.table.locate(record).map_err(Failure)?;

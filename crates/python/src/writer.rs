@@ -18,7 +18,7 @@ use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-enum State {
+enum WriterState {
     Open(Box<anyrecord::writer::Writer>),
     Sealed(SealedSet),
     /// Published, discarded, or given up after an error.
@@ -31,7 +31,7 @@ const QUICK: usize = 64 << 10;
 /// Writes records. Made by `anyrecord.create`.
 #[pyclass(frozen, subclass, module = "anyrecord._core")]
 pub struct Writer {
-    state: Owned<State>,
+    state: Owned<WriterState>,
     /// What was written: known also after the writer is done.
     num_records: AtomicU64,
     num_bytes: AtomicU64,
@@ -85,7 +85,7 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
 }
 
 impl Writer {
-    fn lock(&self, py: Python<'_>) -> PyResult<Held<'_, State>> {
+    fn lock(&self, py: Python<'_>) -> PyResult<Held<'_, WriterState>> {
         if !self.state.is_of_this_process() {
             return Err(Failure(
                 Error::closed("a writer belongs to the process that created it")
@@ -103,7 +103,7 @@ impl Writer {
         act: impl FnOnce(&mut anyrecord::writer::Writer) -> T + Send,
     ) -> PyResult<T> {
         let mut state = self.lock(py)?;
-        let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
+        let WriterState::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
         let result = gil::detach(py, || act(writer));
         self.num_records.store(writer.num_records(), Relaxed);
         self.num_bytes.store(writer.num_bytes(), Relaxed);
@@ -113,8 +113,8 @@ impl Writer {
     /// The sealed files, to be published now. Until that is done, the writer counts as given up.
     pub fn take_sealed(&self, py: Python<'_>) -> PyResult<SealedSet> {
         let mut state = self.lock(py)?;
-        match std::mem::replace(&mut *state, State::Done("given up after an error")) {
-            State::Sealed(sealed) => Ok(sealed),
+        match std::mem::replace(&mut *state, WriterState::Done("given up after an error")) {
+            WriterState::Sealed(sealed) => Ok(sealed),
             other => {
                 *state = other;
                 Err(Failure(done(&state)).into())
@@ -124,13 +124,13 @@ impl Writer {
 
     /// To be called when what [`take_sealed`](Self::take_sealed) gave is published.
     pub fn set_published(&self, py: Python<'_>) -> PyResult<()> {
-        *self.lock(py)? = State::Done("closed");
+        *self.lock(py)? = WriterState::Done("closed");
         Ok(())
     }
 
     fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
         let mut state = self.lock(py)?;
-        let State::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
+        let WriterState::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
         // A small record is copied into its group under the GIL, because giving it away and getting it back costs
         // more; a full group is encoded and written without it.
         let written = if record.len() < QUICK && writer.is_quick(record.len()) {
@@ -144,9 +144,9 @@ impl Writer {
     }
 }
 
-fn done(state: &State) -> Error {
+fn done(state: &WriterState) -> Error {
     match state {
-        State::Done(what) => Error::closed(format!("this writer was {what}")).hint("create a new one"),
+        WriterState::Done(what) => Error::closed(format!("this writer was {what}")).hint("create a new one"),
         _ => Error::closed("this writer is closed").hint("create a new one"),
     }
 }
@@ -216,7 +216,7 @@ impl Writer {
             let output = Box::new(FileLikeOutput::new(target)?);
             gil::detach(py, || anyrecord::writer::Writer::over(output, format, options))
         };
-        let state = Owned::new(State::Open(Box::new(writer.map_err(Failure)?)));
+        let state = Owned::new(WriterState::Open(Box::new(writer.map_err(Failure)?)));
         Ok(Writer {
             state,
             num_records: AtomicU64::new(0),
@@ -252,20 +252,20 @@ impl Writer {
     /// Finishes all files under temporary names; returns how many there are.
     fn _seal(&self, py: Python<'_>) -> PyResult<usize> {
         let mut state = self.lock(py)?;
-        match std::mem::replace(&mut *state, State::Done("given up after an error")) {
-            State::Open(writer) => {
+        match std::mem::replace(&mut *state, WriterState::Done("given up after an error")) {
+            WriterState::Open(writer) => {
                 let sealed = gil::detach(py, || writer.seal()).map_err(Failure)?;
                 let count = sealed.len();
-                *state = State::Sealed(sealed);
+                *state = WriterState::Sealed(sealed);
                 Ok(count)
             }
-            State::Sealed(sealed) => {
+            WriterState::Sealed(sealed) => {
                 let count = sealed.len();
-                *state = State::Sealed(sealed);
+                *state = WriterState::Sealed(sealed);
                 Ok(count)
             }
-            State::Done(what) => {
-                *state = State::Done(what);
+            WriterState::Done(what) => {
+                *state = WriterState::Done(what);
                 Err(Failure(done(&state)).into())
             }
         }
@@ -274,7 +274,7 @@ impl Writer {
     /// Reads the sealed files and compares their records with what was written.
     fn _check(&self, py: Python<'_>, options: Opening, threads: usize) -> PyResult<()> {
         let state = self.lock(py)?;
-        let State::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
+        let WriterState::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
         let format = detect::by_name(self.format).map_err(Failure)?;
         let reading = options.options();
         let check = |cx: &Cx<'_>| sealed.check(format, &reading, threads, cx);
@@ -295,9 +295,9 @@ impl Writer {
             return Ok(false);
         }
         let mut state = self.lock(py)?;
-        let before = std::mem::replace(&mut *state, State::Done("discarded"));
-        if let State::Done(what) = before {
-            *state = State::Done(what);
+        let before = std::mem::replace(&mut *state, WriterState::Done("discarded"));
+        if let WriterState::Done(what) = before {
+            *state = WriterState::Done(what);
             return Ok(false);
         }
         gil::detach(py, || drop(before));
@@ -307,7 +307,7 @@ impl Writer {
     /// Whether records can still be written.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(!self.state.is_of_this_process() || !matches!(*self.lock(py)?, State::Open(_)))
+        Ok(!self.state.is_of_this_process() || !matches!(*self.lock(py)?, WriterState::Open(_)))
     }
 
     /// Records written so far.

@@ -304,16 +304,16 @@ impl Group {
     }
 
     /// All records as one run.
-    pub fn all(&self) -> Run<'_> {
-        Run { bytes: &self.bytes, ends: &self.ends, begin: 0 }
+    pub fn all(&self) -> GroupSlice<'_> {
+        GroupSlice { bytes: &self.bytes, ends: &self.ends, begin: 0 }
     }
 
     /// The records in runs of `count`, the last of which may have fewer.
-    pub fn runs(&self, count: usize) -> impl Iterator<Item = Run<'_>> {
+    pub fn runs(&self, count: usize) -> impl Iterator<Item = GroupSlice<'_>> {
         let mut begin = 0;
         self.ends.chunks(count.max(1)).map(move |ends| {
             let end = ends[ends.len() - 1];
-            let run = Run { bytes: &self.bytes[begin..end], ends, begin };
+            let run = GroupSlice { bytes: &self.bytes[begin..end], ends, begin };
             begin = end;
             run
         })
@@ -322,7 +322,7 @@ impl Group {
 
 /// Some records of a group that follow each other.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct GroupSlice<'a> {
     /// The records' bytes.
     pub bytes: &'a [u8],
     /// Where each ends, counted as `begin` is.
@@ -330,7 +330,7 @@ pub struct Run<'a> {
     begin: usize,
 }
 
-impl<'a> Run<'a> {
+impl<'a> GroupSlice<'a> {
     /// How many records there are.
     pub fn records(&self) -> u64 {
         self.ends.len() as u64

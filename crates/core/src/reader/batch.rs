@@ -1,7 +1,7 @@
 //! Many records in one read: planned together, fetched together, delivered in the order asked for.
 
 use super::spread::{OnDrop, Team, locked};
-use super::{By, Place, Plan, Reader, Row, fill, row_of, stored_length, with_stored};
+use super::{By, Plan, PlannedRead, Reader, Row, fill, row_of, stored_length, with_stored};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::cx::Stop;
@@ -88,7 +88,7 @@ impl Reader {
             }
             if !sized.is_empty() {
                 let is_sized = |plan: &&Plan<'_>| {
-                    shared.is_empty() || !matches!(plan.place, Place::Stored(Way::Shared(..)))
+                    shared.is_empty() || !matches!(plan.place, PlannedRead::Stored(Way::Shared(..)))
                 };
                 self.read_sized(plans.iter().filter(is_sized), &sized, out, cx)?;
             }
@@ -112,7 +112,7 @@ impl Reader {
         let mut plans = Vec::with_capacity(indices.len());
         for (i, &index) in indices.iter().enumerate() {
             if let Some(&next) = indices.get(i + ENTRIES_AHEAD)
-                && let Ok((shard, record)) = self.locate(next)
+                && let Ok((shard, record)) = self.shard_of(next)
                 && let Some(source) = self.shards[shard].opened_source()
             {
                 source.table.prefetch(record);
@@ -260,7 +260,7 @@ impl Reader {
                 // What is decoded is there already; a budget that it does not fit in makes room at once.
                 let is_over = held.grow(decoded.memory() as u64).is_err();
                 for (position, plan) in *group {
-                    if let Place::Stored(Way::Shared(chunk, row)) = &plan.place {
+                    if let PlannedRead::Stored(Way::Shared(chunk, row)) = &plan.place {
                         rows.push((*position, row_of(plan, chunk, decoded.clone(), *row)?));
                     }
                 }
@@ -328,7 +328,7 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
         let mut lengths = Vec::with_capacity(jobs.len());
         for (plan, _) in jobs.iter() {
             lengths.push(match &plan.place {
-                Place::Stored(Way::Alone { stored, .. }) => {
+                PlannedRead::Stored(Way::Alone { stored, .. }) => {
                     stored_length(plan.source, stored).map_err(|e| plan.attribute(e))?
                 }
                 _ => 0,
@@ -341,8 +341,10 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
             let (stored, behind) = rest.split_at_mut(length);
             rest = behind;
             let op = match &plan.place {
-                Place::Stored(Way::Plain(range)) => ReadOp { at: range.start, out: place },
-                Place::Stored(Way::Alone { stored: range, .. }) => ReadOp { at: range.start, out: stored },
+                PlannedRead::Stored(Way::Plain(range)) => ReadOp { at: range.start, out: place },
+                PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
+                    ReadOp { at: range.start, out: stored }
+                }
                 _ => continue,
             };
             match fetches.last_mut().filter(|_| shard == Some(plan.shard)) {
@@ -383,7 +385,7 @@ fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
     items.iter_mut().try_for_each(|(plan, place, stored)| {
         let table = &plan.source.table;
         let done = match &plan.place {
-            Place::Stored(Way::Alone { stored: range, .. }) => {
+            PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
                 table.decode_into(plan.record, range.start, stored, place, cx)
             }
             _ => table.check(plan.record, place),
@@ -395,13 +397,13 @@ fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
 impl Plan<'_> {
     /// Whether it can be read without a system call, as far as is known.
     fn is_mapped(&self) -> bool {
-        matches!(self.place, Place::Kept(_)) || self.source.is_mapped
+        matches!(self.place, PlannedRead::Kept(_)) || self.source.is_mapped
     }
 
     /// About how many nanoseconds it takes to put a record of that size into its place.
     fn cost(&self, size: usize) -> u64 {
         match &self.place {
-            Place::Stored(Way::Alone { .. }) if self.source.is_packed => PACKED_RECORD + size as u64,
+            PlannedRead::Stored(Way::Alone { .. }) if self.source.is_packed => PACKED_RECORD + size as u64,
             _ => RECORD + size as u64 / COPIED_IN_A_NANOSECOND,
         }
     }

@@ -1,6 +1,6 @@
 //! Records handed out where they lie: no copy, and no check.
 
-use super::{Place, Plan, Reader};
+use super::{Plan, PlannedRead, Reader};
 use crate::error::Result;
 use crate::format::Way;
 use crate::shard::Shard;
@@ -42,8 +42,8 @@ impl Reader {
     pub fn export(&self, plan: &Plan<'_>) -> Result<Option<Export>> {
         let Some(mapped) = plan.source.mapped() else { return Ok(None) };
         let range = match &plan.place {
-            Place::Stored(Way::Plain(range)) => range.clone(),
-            Place::Stored(Way::Alone { stored, size }) => {
+            PlannedRead::Stored(Way::Plain(range)) => range.clone(),
+            PlannedRead::Stored(Way::Alone { stored, size }) => {
                 let (begin, length) = (stored.start, stored.end.saturating_sub(stored.start) as usize);
                 let Some(stored) = mapped.borrow(begin, length)? else { return Ok(None) };
                 match plan.source.table.in_place(begin, stored.bytes(), *size) {
@@ -51,7 +51,7 @@ impl Reader {
                     None => return Ok(None),
                 }
             }
-            Place::Stored(Way::Shared(..)) | Place::Kept(_) => return Ok(None),
+            PlannedRead::Stored(Way::Shared(..)) | PlannedRead::Kept(_) => return Ok(None),
         };
         if !mapped.export(range.clone()) {
             return Ok(None);

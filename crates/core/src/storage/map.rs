@@ -11,7 +11,7 @@
 //! A map is closed in the same way ([`Map::retire`]): readers may be copying at that moment, so the file is replaced by
 //! zeros under the same addresses and the map is marked. That way readers need not be counted.
 
-pub use super::map_registry::State;
+pub use super::map_registry::MapState;
 use super::map_registry::{REGISTRY, Slot};
 use super::sigbus;
 use std::fs::File;
@@ -69,13 +69,13 @@ impl Map {
 
     /// Whether the map can be read from.
     #[inline]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> MapState {
         self.slot.state()
     }
 
     /// Whether all that was read from the map before this call are bytes of the file.
     #[inline]
-    pub fn state_after_reading(&self) -> State {
+    pub fn state_after_reading(&self) -> MapState {
         // A processor may execute the loads of a copy after a later load. The fence keeps them before the look at the
         // mark; without it a copy could see zeros and still find no mark.
         fence(Ordering::Acquire);
@@ -100,7 +100,7 @@ impl Map {
     /// somebody looks at it who checks nothing.
     pub fn retire(&self) {
         let before = self.slot.mark_retired();
-        if before == State::Retired {
+        if before == MapState::Retired {
             return;
         }
         // The mark first, then the count; `export` does it the other way round, so that one of the two sees the other.
@@ -126,7 +126,7 @@ impl Map {
         self.touch_end();
         // Also for the order against `retire`.
         fence(Ordering::SeqCst);
-        let is_there = self.state() == State::Intact;
+        let is_there = self.state() == MapState::Intact;
         if !is_there {
             self.unexport();
         }
@@ -249,7 +249,7 @@ mod tests {
     fn a_file_cut_under_a_map_marks_it_in_every_thread() {
         let (temp, map) = mapped(&vec![7; 1 << 20]);
         assert_eq!(map.bytes()[1 << 19], 7);
-        assert_eq!(map.state(), State::Intact);
+        assert_eq!(map.state(), MapState::Intact);
         temp.as_file().set_len(4096).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -257,7 +257,7 @@ mod tests {
                 scope.spawn(move || {
                     let sum: u64 = map.bytes()[thread * 4096..].iter().map(|&b| u64::from(b)).sum();
                     assert!(sum <= 7 << 20);
-                    assert_eq!(map.state_after_reading(), State::Faulted);
+                    assert_eq!(map.state_after_reading(), MapState::Faulted);
                 });
             }
         });
@@ -267,10 +267,10 @@ mod tests {
     fn a_cut_before_the_last_page_is_found_by_a_look_at_the_last_byte() {
         let (temp, map) = mapped(&vec![7; 1 << 20]);
         map.touch_end();
-        assert_eq!(map.state(), State::Intact);
+        assert_eq!(map.state(), MapState::Intact);
         temp.as_file().set_len((1 << 20) - 4097).unwrap();
         map.touch_end();
-        assert_eq!(map.state(), State::Faulted);
+        assert_eq!(map.state(), MapState::Faulted);
     }
 
     #[test]
@@ -278,10 +278,10 @@ mod tests {
         let (_temp, map) = mapped(&[7; 10_000]);
         assert!(map.export());
         map.retire();
-        assert_eq!((map.state(), map.bytes()[9999]), (State::Intact, 7), "somebody looks at it");
+        assert_eq!((map.state(), map.bytes()[9999]), (MapState::Intact, 7), "somebody looks at it");
         map.unexport();
         map.retire();
-        assert_eq!((map.state(), map.bytes()[9999]), (State::Retired, 0));
+        assert_eq!((map.state(), map.bytes()[9999]), (MapState::Retired, 0));
         assert!(!map.export());
     }
 

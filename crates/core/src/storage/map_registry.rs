@@ -15,7 +15,7 @@ use std::sync::atomic::{
 /// What can be said of the bytes of a memory map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum State {
+pub enum MapState {
     /// No page of it was ever unreadable.
     Intact = 0,
     /// A page could not be read, and was replaced by zeros. From now on the file is read by positional reads.
@@ -30,7 +30,7 @@ pub struct Slot {
     /// Addresses; 0 while the slot is free.
     begin: AtomicUsize,
     end: AtomicUsize,
-    /// A [`State`].
+    /// A [`MapState`].
     state: AtomicU8,
     /// While the slot is free: the one below it on the stack, as its index plus 1; 0: none.
     below: AtomicU32,
@@ -41,31 +41,31 @@ pub struct Slot {
 impl Slot {
     /// What can be said of the bytes that were read from the range so far.
     #[inline]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> MapState {
         match self.state.load(Acquire) {
-            0 => State::Intact,
-            1 => State::Faulted,
-            _ => State::Retired,
+            0 => MapState::Intact,
+            1 => MapState::Faulted,
+            _ => MapState::Retired,
         }
     }
 
     /// Marks a fault. A range that was closed stays closed.
     pub fn mark_faulted(&self) {
-        let _ = self.state.compare_exchange(State::Intact as u8, State::Faulted as u8, SeqCst, SeqCst);
+        let _ = self.state.compare_exchange(MapState::Intact as u8, MapState::Faulted as u8, SeqCst, SeqCst);
     }
 
     /// Marks the range as closed; returns what it was before.
-    pub fn mark_retired(&self) -> State {
-        match self.state.swap(State::Retired as u8, SeqCst) {
-            0 => State::Intact,
-            1 => State::Faulted,
-            _ => State::Retired,
+    pub fn mark_retired(&self) -> MapState {
+        match self.state.swap(MapState::Retired as u8, SeqCst) {
+            0 => MapState::Intact,
+            1 => MapState::Faulted,
+            _ => MapState::Retired,
         }
     }
 
     /// Takes back [`mark_retired`](Self::mark_retired).
-    pub fn mark_open_again(&self, before: State) {
-        let _ = self.state.compare_exchange(State::Retired as u8, before as u8, SeqCst, SeqCst);
+    pub fn mark_open_again(&self, before: MapState) {
+        let _ = self.state.compare_exchange(MapState::Retired as u8, before as u8, SeqCst, SeqCst);
     }
 
     /// The addresses, if the slot is in use.
@@ -83,7 +83,7 @@ impl Slot {
 
     /// Whether the range cannot be read any more at its end, and no read has found out yet. Costs a system call.
     pub fn is_unreadable(&self, page_size: usize) -> bool {
-        self.state() == State::Intact
+        self.state() == MapState::Intact
             && self.range().is_some_and(|(_, end)| !is_readable((end - 1) / page_size * page_size))
     }
 }
@@ -139,7 +139,7 @@ impl Registry {
             self.in_use.fetch_sub(1, Relaxed);
             return None;
         };
-        slot.state.store(State::Intact as u8, Release);
+        slot.state.store(MapState::Intact as u8, Release);
         slot.end.store(begin + len, Release);
         slot.begin.store(begin, Release);
         Some(slot)
@@ -331,21 +331,21 @@ mod tests {
         let registry = registry(usize::MAX);
         let slot = registry.take(4096, 4096).unwrap();
         slot.mark_faulted();
-        assert_eq!(slot.state(), State::Faulted);
+        assert_eq!(slot.state(), MapState::Faulted);
         registry.give_back(slot);
         let again = registry.take(8192, 4096).unwrap();
         assert!(std::ptr::eq(slot, again));
-        assert_eq!(again.state(), State::Intact);
+        assert_eq!(again.state(), MapState::Intact);
     }
 
     #[test]
     fn a_closed_range_stays_closed_whatever_faults() {
         let slot = Slot::default();
-        assert_eq!(slot.mark_retired(), State::Intact);
+        assert_eq!(slot.mark_retired(), MapState::Intact);
         slot.mark_faulted();
-        assert_eq!(slot.state(), State::Retired);
-        slot.mark_open_again(State::Faulted);
-        assert_eq!(slot.state(), State::Faulted);
+        assert_eq!(slot.state(), MapState::Retired);
+        slot.mark_open_again(MapState::Faulted);
+        assert_eq!(slot.state(), MapState::Faulted);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What can be borrowed from a memory-mapped file.
 
 use super::file::LocalFile;
-use super::map::{Map, State};
+use super::map::{Map, MapState};
 use super::sigbus;
 use super::{Borrowed, Mapped, Storage};
 use crate::bytes;
@@ -30,7 +30,7 @@ impl<'a> MappedRange<'a> {
     #[inline(always)]
     pub fn is_intact(&self, is_verified: bool, is_ok: bool) -> Result<bool> {
         // The usual case first, and alone: it is in the way of every record.
-        if is_verified && is_ok && self.map.state_after_reading() == State::Intact {
+        if is_verified && is_ok && self.map.state_after_reading() == MapState::Intact {
             return Ok(true);
         }
         self.look_closer(is_verified, is_ok)
@@ -45,9 +45,9 @@ impl<'a> MappedRange<'a> {
             self.map.touch_end();
         }
         match self.map.state_after_reading() {
-            State::Intact => Ok(is_ok && (is_verified || !self.is_in_last_page()) || self.is_unchanged()),
-            State::Faulted => Ok(false),
-            State::Retired => {
+            MapState::Intact => Ok(is_ok && (is_verified || !self.is_in_last_page()) || self.is_unchanged()),
+            MapState::Faulted => Ok(false),
+            MapState::Retired => {
                 Err(Error::closed("these records were closed meanwhile").hint("open them again"))
             }
         }
@@ -80,7 +80,7 @@ impl Mapped for LocalFile {
             return Ok(None);
         };
         // A map that had a fault, or was closed by one of several who share it: positional reads go on.
-        if map.state() != State::Intact || !sigbus::protects_this_thread() {
+        if map.state() != MapState::Intact || !sigbus::protects_this_thread() {
             return Ok(None);
         }
         Ok(Some(Borrowed::Mapped(MappedRange { file: self, map, at: begin, bytes })))

@@ -72,16 +72,16 @@ fn open_fifo(path: &Path) -> Result<File> {
 }
 
 /// An output over anything that implements [`Write`]: a pipe, a socket, a vector. Forward only.
-pub struct Stream<W> {
+pub struct ForwardOutput<W> {
     inner: W,
     name: String,
     position: u64,
 }
 
-impl<W: Write + Send> Stream<W> {
+impl<W: Write + Send> ForwardOutput<W> {
     /// Starts at position 0, whatever `inner` was given before. `name` is what errors call it.
     pub fn new(name: impl Into<String>, inner: W) -> Self {
-        Stream { inner, name: name.into(), position: 0 }
+        ForwardOutput { inner, name: name.into(), position: 0 }
     }
 
     fn failed(&self, error: std::io::Error) -> Error {
@@ -94,7 +94,7 @@ impl<W: Write + Send> Stream<W> {
     }
 }
 
-impl<W: Write + Send> Output for Stream<W> {
+impl<W: Write + Send> Output for ForwardOutput<W> {
     fn position(&self) -> u64 {
         self.position
     }

@@ -25,7 +25,7 @@ pub struct Blocks {
     /// Slot -> block.
     order: Permutation,
     /// Runs of blocks without a short one in between, in the order of the records.
-    runs: Vec<Run>,
+    runs: Vec<BlockRun>,
     /// The short blocks in the order of their slots.
     short: Vec<Short>,
 }
@@ -42,7 +42,7 @@ pub struct Shape {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Run {
+struct BlockRun {
     first_record: u64,
     first_block: u64,
 }
@@ -57,7 +57,7 @@ struct Short {
 }
 
 /// The window that a position is in, for the positions that follow.
-struct Window {
+struct ShuffleWindow {
     start: u64,
     end: u64,
     order: Permutation,
@@ -80,7 +80,7 @@ impl Blocks {
         let begins = std::iter::once(0).chain(cuts.iter().copied());
         let ends = cuts.iter().copied().chain([len]);
         for (begin, end) in begins.zip(ends) {
-            runs.push(Run { first_record: begin, first_block: blocks });
+            runs.push(BlockRun { first_record: begin, first_block: blocks });
             blocks += (end - begin).div_ceil(*block);
             let over = (end - begin) % block;
             if over > 0 {
@@ -186,17 +186,17 @@ impl Blocks {
         slot * self.shape.block - before.checked_sub(1).map_or(0, |last| self.short[last].missing)
     }
 
-    fn window_at(&self, position: u64) -> Window {
+    fn window_at(&self, position: u64) -> ShuffleWindow {
         self.window_of(self.slot_at(position).0)
     }
 
-    fn window_of(&self, slot: u64) -> Window {
+    fn window_of(&self, slot: u64) -> ShuffleWindow {
         let number = slot / self.shape.window;
         let first = number * self.shape.window;
         let start = self.start_of(first);
         let end = self.start_of(first.saturating_add(self.shape.window).min(self.order.len()));
         let order = Permutation::keyed(end - start, &[self.seed, self.epoch, FOR_WINDOWS, number]);
-        Window { start, end, order }
+        ShuffleWindow { start, end, order }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::format::walk::Content;
 use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::process;
-use crate::storage::output::{Output, Stream, open_special};
+use crate::storage::output::{ForwardOutput, Output, open_special};
 use crate::storage::publish::{Sealed, Staged};
 use crate::writer::pool::{Flying, Pool};
 use crate::writer::tally::{Sum, Tally};
@@ -60,7 +60,10 @@ impl FileWriter {
         let sink = match std::fs::metadata(path) {
             Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
                 let file = open_special(path, &metadata)?;
-                Sink::Other(Box::new(Stream::new(path.to_string_lossy(), std::io::BufWriter::new(file))))
+                Sink::Other(Box::new(ForwardOutput::new(
+                    path.to_string_lossy(),
+                    std::io::BufWriter::new(file),
+                )))
             }
             _ => Sink::Staged(Staged::create(path, overwrite, durable)?),
         };

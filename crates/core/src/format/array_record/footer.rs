@@ -25,14 +25,14 @@ const POSTSCRIPT_BYTES: u64 = 64 << 10;
 
 /// Where the footer is, as the postscript says.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct FooterPlace {
     /// Where the footer chunk begins.
     pub footer: u64,
     /// Where the postscript chunk begins, which is also where the footer must have ended.
     pub postscript: u64,
 }
 
-impl Place {
+impl FooterPlace {
     /// Reads the postscript in the last block of the file.
     pub fn find(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let size = storage.len();
@@ -61,7 +61,7 @@ impl Place {
                 .expected(format_args!("an offset from {HEADER_SPAN} to {at}"))
                 .found(footer));
         }
-        Ok(Place { footer, postscript: at })
+        Ok(FooterPlace { footer, postscript: at })
     }
 
     /// The error for entries that do not fit each other or the file.
@@ -137,7 +137,7 @@ impl Records<'_> {
 pub struct Footer<'a> {
     /// What the first record says.
     pub metadata: Metadata,
-    place: Place,
+    place: FooterPlace,
     records: Records<'a>,
     read: u64,
 }
@@ -146,7 +146,7 @@ impl<'a> Footer<'a> {
     /// Verifies the footer chunk and reads its first record.
     pub fn open(
         storage: &'a dyn Storage,
-        place: Place,
+        place: FooterPlace,
         options: &ReadOptions,
         cx: &'a Cx<'a>,
     ) -> Result<Self> {
@@ -161,7 +161,7 @@ impl<'a> Footer<'a> {
 
     fn open_chunk(
         storage: &'a dyn Storage,
-        place: Place,
+        place: FooterPlace,
         options: &ReadOptions,
         cx: &'a Cx<'a>,
     ) -> Result<Self> {

@@ -1,6 +1,6 @@
 //! What the footer tells a walk through the file, and whether it tells the truth.
 
-use super::footer::{Footer, Place};
+use super::footer::{Footer, FooterPlace};
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
 use crate::error::{Error, Result};
 use crate::format::Decoded;
@@ -10,9 +10,9 @@ use crate::format::riegeli::listed::{Entry, check_room};
 use crate::format::riegeli::walk::{Guide, Next, Verdict};
 
 /// The footer, read along with the chunks that it lists.
-pub struct Listed<'a> {
+pub struct FooterGuide<'a> {
     footer: Footer<'a>,
-    place: Place,
+    place: FooterPlace,
     next: Option<Entry>,
     /// Number of the first record of the next chunk.
     record: u64,
@@ -36,11 +36,12 @@ pub enum Along {
     Footer,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> FooterGuide<'a> {
     /// Along a footer that was just opened.
-    pub fn new(footer: Footer<'a>, place: Place, along: Along, carried: Option<u8>) -> Result<Self> {
+    pub fn new(footer: Footer<'a>, place: FooterPlace, along: Along, carried: Option<u8>) -> Result<Self> {
         let (next, problem) = (None, None);
-        let mut listed = Listed { footer, place, next, record: 0, along, carried, excused: false, problem };
+        let mut listed =
+            FooterGuide { footer, place, next, record: 0, along, carried, excused: false, problem };
         listed.advance()?;
         Ok(listed)
     }
@@ -101,7 +102,7 @@ fn not_there(entry: Entry) -> Error {
     Error::format("footer lists a chunk that is not there").found(entry.offset)
 }
 
-impl Guide for Listed<'_> {
+impl Guide for FooterGuide<'_> {
     fn next(&mut self, at: u64) -> Result<Next> {
         if self.along == Along::Everything {
             return Ok(Next::Look);
@@ -166,7 +167,7 @@ impl Guide for Listed<'_> {
 
 /// A file whose footer cannot be used; it is recognised by its looks where it is met.
 #[derive(Default)]
-pub struct Unlisted {
+pub struct GuideWithoutFooter {
     /// Whether anything was damaged.
     pub any_damage: bool,
     /// Chunks of records so far.
@@ -174,7 +175,7 @@ pub struct Unlisted {
     records: Plain,
 }
 
-impl Guide for Unlisted {
+impl Guide for GuideWithoutFooter {
     fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
         if decoded.is_some_and(|decoded| self.is_footer(decoded) || is_postscript(begin, decoded)) {
             return Ok(Verdict::Meta);
@@ -193,7 +194,7 @@ impl Guide for Unlisted {
     }
 }
 
-impl Unlisted {
+impl GuideWithoutFooter {
     /// Metadata and entries in exactly the bytes that a writer makes of them, as many as there are chunks.
     /// Records of the user that are messages of much the same form must not be taken for a footer.
     fn is_footer(&self, decoded: &Decoded) -> bool {

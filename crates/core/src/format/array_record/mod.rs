@@ -30,8 +30,8 @@ use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
 use encoder::ArrayRecordEncoder;
-use footer::{Footer, Place};
-use guide::{Along, Listed, Unlisted};
+use footer::{Footer, FooterPlace};
+use guide::{Along, FooterGuide, GuideWithoutFooter};
 use settings::Settings;
 
 /// How every Riegeli file begins: a block header and the signature chunk.
@@ -63,7 +63,7 @@ impl Format for ArrayRecord {
             }
         }
         // A damaged beginning does not keep a file from being read.
-        match Place::find(storage, options, cx) {
+        match FooterPlace::find(storage, options, cx) {
             Ok(_) => Ok(Probe::Yes),
             Err(error) if error.is_from_outside() => Err(error),
             Err(_) => Ok(Probe::No),
@@ -71,7 +71,7 @@ impl Format for ArrayRecord {
     }
 
     fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
-        let place = Place::find(storage, options, cx)?;
+        let place = FooterPlace::find(storage, options, cx)?;
         Ok(Box::new(Footer::open(storage, place, options, cx)?.into_table(options, cx)?))
     }
 
@@ -81,7 +81,7 @@ impl Format for ArrayRecord {
             Ok(mut guide) => return riegeli::walk::walk(walk, &mut guide, visit),
             Err(error) => walk.damage(error)?,
         };
-        let mut guide = Unlisted::default();
+        let mut guide = GuideWithoutFooter::default();
         riegeli::walk::walk(walk, &mut guide, visit)?;
         // All chunks may be sound and the file still lack its end.
         if guide.any_damage { Ok(()) } else { visit(Span::Damage(size..size, error)) }
@@ -93,9 +93,9 @@ impl Format for ArrayRecord {
 }
 
 /// The footer, as a guide for a walk.
-fn open_guide<'a>(walk: &Walk<'a>) -> Result<Listed<'a>> {
+fn open_guide<'a>(walk: &Walk<'a>) -> Result<FooterGuide<'a>> {
     let Walk { storage, options, cx, .. } = *walk;
-    let place = Place::find(storage, options, cx)?;
+    let place = FooterPlace::find(storage, options, cx)?;
     let footer = || Footer::open(storage, place, options, cx);
     let along = match walk.depth {
         _ if walk.resumes => Along::Everything,
@@ -111,7 +111,7 @@ fn open_guide<'a>(walk: &Walk<'a>) -> Result<Listed<'a>> {
         Some(write) => carried_kind(&Settings::new(write)?, footer.metadata.options.as_deref()),
         None => None,
     };
-    Listed::new(footer, place, along, carried)
+    FooterGuide::new(footer, place, along, carried)
 }
 
 /// The kind of chunk that a writer with these settings takes as it is stored: chunks that were made with the same settings

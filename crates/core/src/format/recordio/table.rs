@@ -20,7 +20,7 @@ const ROWS_BYTES: usize = 64 << 20;
 const SAMPLES: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ChunkPlace {
     offset: u64,
     /// Number of the record behind the last one of this chunk.
     end: u64,
@@ -28,7 +28,7 @@ struct Place {
 
 /// The chunks of one file.
 pub(super) struct Chunks {
-    places: Vec<Place>,
+    places: Vec<ChunkPlace>,
     file_size: u64,
     /// One bit for each codec that some chunk names.
     codecs: u8,
@@ -49,7 +49,11 @@ impl Chunks {
             if let Span::Records(chunk) = span {
                 table.codecs |= chunk.detail;
                 let end = table.records() + chunk.records;
-                bytes::push("table of chunks", &mut table.places, Place { offset: chunk.range.start, end })?;
+                bytes::push(
+                    "table of chunks",
+                    &mut table.places,
+                    ChunkPlace { offset: chunk.range.start, end },
+                )?;
             }
             Ok(())
         })?;
@@ -70,7 +74,7 @@ impl Chunks {
         let detail = side_index::read(index, "recordio", size, HEADER, |offset, count| {
             records = records.checked_add(count).filter(|_| count > 0)?;
             // Where there is no memory the index is of no use; without it, the error is raised.
-            bytes::push("table of chunks", &mut table.places, Place { offset, end: records }).ok()
+            bytes::push("table of chunks", &mut table.places, ChunkPlace { offset, end: records }).ok()
         });
         let Some(detail) = detail else { return Ok(None) };
         table.codecs = detail;
@@ -97,7 +101,7 @@ impl Chunks {
     fn whole(&self, index: u64) -> Chunk {
         let at = index as usize;
         let first_record = if at == 0 { 0 } else { self.places[at - 1].end };
-        let Place { offset, end } = self.places[at];
+        let ChunkPlace { offset, end } = self.places[at];
         let next = self.places.get(at + 1).map_or(self.file_size, |next| next.offset);
         Chunk { index, stored: offset..next, first_record, records: end - first_record }
     }

@@ -35,7 +35,7 @@ impl Entry {
 
 /// The sum of entries in the order of the file, each checked against the one before it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Listed {
+pub struct EntrySum {
     /// How many entries there are.
     pub chunks: u64,
     /// How many records they hold.
@@ -44,7 +44,7 @@ pub struct Listed {
     pub last: (u64, u64),
 }
 
-impl Listed {
+impl EntrySum {
     /// Adds the next entry. After an error everything is as before.
     #[inline]
     pub fn add(&mut self, entry: &Entry) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
 use crate::codec::{Codec, Compression};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Decoded, Run};
+use crate::format::{Decoded, GroupSlice};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -249,7 +249,7 @@ pub struct Scratch {
 /// Appends the data of a chunk of records: what comes before the values to `head`, and the values to `body` unless
 /// they are stored as they are.
 pub fn encode_run(
-    run: Run<'_>,
+    run: GroupSlice<'_>,
     compression: &Compression,
     scratch: &mut Scratch,
     head: &mut Vec<u8>,

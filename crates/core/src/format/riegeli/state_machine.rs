@@ -18,7 +18,7 @@ const PUBLIC: u32 = u32::MAX;
 
 /// A state: what it stands for and what follows.
 #[derive(Clone, Copy)]
-pub struct State {
+pub struct PlannedState {
     /// The tag; none for a state that does nothing.
     pub tag: Option<u32>,
     /// The base of what follows, as the header stores it.
@@ -28,7 +28,7 @@ pub struct State {
 /// The finished machine.
 pub struct Plan {
     /// Its states.
-    pub states: Vec<State>,
+    pub states: Vec<PlannedState>,
     /// The state it starts in.
     pub first: u32,
     /// The transitions that reproduce the sequence.
@@ -67,7 +67,7 @@ struct Builder {
 /// Plans a machine for a sequence of tags, each below `tags`, given in the order of the input.
 pub fn plan(sequence: &[u32], tags: usize) -> Plan {
     let (Some(&input_first), Some(&input_last)) = (sequence.first(), sequence.last()) else {
-        return Plan { states: vec![State { tag: None, next: 0 }], first: 0, transitions: Vec::new() };
+        return Plan { states: vec![PlannedState { tag: None, next: 0 }], first: 0, transitions: Vec::new() };
     };
     let mut builder = Builder::count(sequence, tags);
     if builder.incoming[input_last as usize] == 0 {
@@ -85,7 +85,7 @@ pub fn plan(sequence: &[u32], tags: usize) -> Plan {
     let states = builder.states.iter().map(|&(tag, base)| {
         let base = tag.map_or(base, |tag| builder.bases[tag as usize]);
         let base = if base == NONE { 0 } else { base };
-        State { tag, next: if tag.is_some_and(implicit) { base + count } else { base } }
+        PlannedState { tag, next: if tag.is_some_and(implicit) { base + count } else { base } }
     });
     let first = builder.states.iter().position(|&(tag, _)| tag == Some(input_last));
     Plan { states: states.collect(), first: first.unwrap_or(0) as u32, transitions }

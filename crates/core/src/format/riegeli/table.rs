@@ -8,7 +8,7 @@
 
 use super::chunk::{CHUNK_HEADER, ChunkView};
 use super::compact::Compact;
-use super::listed::{Entry, Listed};
+use super::listed::{Entry, EntrySum};
 use super::lone;
 use super::words::{Words, WordsWriter};
 use crate::bytes;
@@ -49,7 +49,7 @@ pub struct Builder<'a> {
     compact: Compact,
     words: WordsWriter<'a>,
     shape: Shape,
-    listed: Listed,
+    listed: EntrySum,
     decoded: Option<u64>,
     expected_chunks: u64,
 }
@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
             compact: Compact::default(),
             words: WordsWriter::new(options.table, cx),
             shape: if options.table == TableHome::Memory { Shape::Compact } else { Shape::One },
-            listed: Listed::default(),
+            listed: EntrySum::default(),
             decoded: Some(0),
             expected_chunks: 0,
         }

@@ -36,7 +36,7 @@ use crate::error::Result;
 use crate::format::Decoded;
 use layout::Layout;
 use machine::Machine;
-use run::Run;
+use run::TransposedRun;
 use std::borrow::Cow;
 use transitions::Transitions;
 
@@ -67,7 +67,7 @@ pub fn decode(data: &[u8], at: u64, records: u64, decoded: u64, cx: &Cx<'_>) -> 
         return Err(header.error("bytes follow the first state"));
     }
     let mut transitions = Transitions::open(codec, cursor.rest(), stored, at, &mut held, cx)?;
-    let mut run = Run::new(buffers, records, decoded, stored, at, cx)?;
+    let mut run = TransposedRun::new(buffers, records, decoded, stored, at, cx)?;
     run.go(&machine, &mut transitions)?;
     run.finish()
 }

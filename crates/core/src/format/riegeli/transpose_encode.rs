@@ -6,7 +6,7 @@ use super::state_machine::{Plan, plan};
 use crate::bytes::put_varint;
 use crate::codec::{Codec, Compression};
 use crate::error::Result;
-use crate::format::Run;
+use crate::format::GroupSlice;
 use std::collections::HashMap;
 
 /// Parents that are no nodes; nodes are numbered from `FIRST_NODE`.
@@ -164,7 +164,7 @@ fn buffer_type(node: &Node) -> usize {
 /// Appends the data of a chunk of records: its header to `head`, everything else to `body`. `bucket_bytes` is about
 /// how much is compressed together.
 pub fn encode_run(
-    run: Run<'_>,
+    run: GroupSlice<'_>,
     compression: &Compression,
     bucket_bytes: u64,
     head: &mut Vec<u8>,

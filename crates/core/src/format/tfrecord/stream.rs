@@ -26,7 +26,7 @@ pub(super) fn wrapper(storage: &dyn Storage, cx: &Cx<'_>) -> Result<(Option<Wrap
     let Some(wrapper) = [Wrapper::Gzip, Wrapper::Zlib].into_iter().find(|w| w.begins(head)) else {
         return Ok((None, false));
     };
-    let (begins_well, fits) = match Stream::new(storage, wrapper, cx).fill(HEADER) {
+    let (begins_well, fits) = match UnpackedStream::new(storage, wrapper, cx).fill(HEADER) {
         Ok(head) => {
             let begins_well = frame::length(&head[..head.len().min(HEADER as usize)], 0, true).is_ok();
             (begins_well, begins_well || head.is_empty())
@@ -40,7 +40,7 @@ pub(super) fn wrapper(storage: &dyn Storage, cx: &Cx<'_>) -> Result<(Option<Wrap
 }
 
 /// The unpacked bytes of a compressed file, from the first to the last.
-pub(super) struct Stream<'a> {
+pub(super) struct UnpackedStream<'a> {
     storage: &'a dyn Storage,
     cx: &'a Cx<'a>,
     inflater: Inflater,
@@ -57,9 +57,9 @@ pub(super) struct Stream<'a> {
     held: Held<'a>,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> UnpackedStream<'a> {
     pub(super) fn new(storage: &'a dyn Storage, wrapper: Wrapper, cx: &'a Cx<'a>) -> Self {
-        Stream {
+        UnpackedStream {
             storage,
             cx,
             inflater: Inflater::new(wrapper),
@@ -152,7 +152,7 @@ impl<'a> Stream<'a> {
 
 /// Takes the next record of that length, and calls `each` with the pieces of it and of all that is around it.
 pub(super) fn take_record(
-    stream: &mut Stream<'_>,
+    stream: &mut UnpackedStream<'_>,
     length: u64,
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {

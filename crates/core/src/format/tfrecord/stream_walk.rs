@@ -2,7 +2,7 @@
 //! get at it, so that several records may share them.
 
 use super::frame::{self, AROUND};
-use super::stream::{self, Stream};
+use super::stream::{self, UnpackedStream};
 use crate::codec::gzip::Wrapper;
 use crate::error::{Error, Result};
 use crate::format::walk::{OneRecord, SoundChunk, Span, Walk};
@@ -14,7 +14,7 @@ pub(super) fn walk(
     visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
 ) -> Result<()> {
     let (size, packed) = (walk.storage.len(), packed(wrapper, walk.storage.len()));
-    let mut stream = Stream::new(walk.storage, wrapper, walk.cx);
+    let mut stream = UnpackedStream::new(walk.storage, wrapper, walk.cx);
     let mut pace = walk.cx.pace();
     visit(Span::Meta(0..packed.start))?;
     let (mut told, mut record, mut records) = (packed.start, 0, 0u64);
@@ -68,7 +68,7 @@ pub(super) fn packed(wrapper: Wrapper, size: u64) -> Range<u64> {
 
 /// The size of the next record and all that is around it; none at the end. The record is filled, or where only headers are
 /// looked at, taken.
-fn next(stream: &mut Stream<'_>, walk: &Walk<'_>) -> Result<Option<u64>> {
+fn next(stream: &mut UnpackedStream<'_>, walk: &Walk<'_>) -> Result<Option<u64>> {
     let limit = walk.options.limits.decoded_chunk_bytes;
     let Some(length) = stream.next_length(walk.options.checksums, limit)? else { return Ok(None) };
     let (at, whole) = (stream.position(), length + AROUND);
@@ -80,7 +80,11 @@ fn next(stream: &mut Stream<'_>, walk: &Walk<'_>) -> Result<Option<u64>> {
 }
 
 /// The data of the record that was just filled, if it is wanted.
-fn data<'a>(stream: &'a mut Stream<'_>, whole: u64, walk: &Walk<'_>) -> Result<Option<OneRecord<'a>>> {
+fn data<'a>(
+    stream: &'a mut UnpackedStream<'_>,
+    whole: u64,
+    walk: &Walk<'_>,
+) -> Result<Option<OneRecord<'a>>> {
     if walk.is_headers_only() {
         return Ok(None);
     }

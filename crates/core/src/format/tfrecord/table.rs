@@ -1,7 +1,7 @@
 //! Where the records of a file are: 8 bytes each. A record ends where the next one begins.
 
 use super::frame::{self, AROUND, HEADER};
-use super::stream::{self, Stream};
+use super::stream::{self, UnpackedStream};
 use super::{stream_walk, walk};
 use crate::bytes;
 use crate::codec::gzip::Wrapper;
@@ -55,7 +55,7 @@ impl Records {
     /// Unpacks the file, and finds the records as they come by.
     fn spool(storage: &dyn Storage, wrapper: Wrapper, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let mut part = cx.budget.files().spool.begin();
-        let mut stream = Stream::new(storage, wrapper, cx);
+        let mut stream = UnpackedStream::new(storage, wrapper, cx);
         let mut offsets = Vec::new();
         let limit = options.limits.decoded_chunk_bytes;
         loop {

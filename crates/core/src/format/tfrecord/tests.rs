@@ -10,7 +10,7 @@ use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Format, Probe, ReadOptions, detect, walk};
 use crate::hash::crc32c;
 use crate::shard::Shard;
-use crate::storage::{Storage, location::Location, memory::Memory, output::Stream};
+use crate::storage::{Storage, location::Location, memory::Memory, output::ForwardOutput};
 use crate::{Limits, Reader};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn packed(wrapper: Wrapper, file: &[u8], level: u32) -> Vec<u8> {
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
     let mut encoder = TfRecord.encoder(options).unwrap();
-    let (mut out, job) = (Stream::new("memory", Vec::new()), encoder.job());
+    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.job());
     encoder.start(&mut out).unwrap();
     for (i, record) in records.iter().enumerate() {
         let mut group = encoder.push(record).unwrap();

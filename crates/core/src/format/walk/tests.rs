@@ -8,7 +8,7 @@ use crate::error::Kind;
 use crate::format::detect;
 use crate::shard::RecordRange;
 use crate::storage::file_set::FileSet;
-use crate::storage::{memory::Memory, output::Stream};
+use crate::storage::{memory::Memory, output::ForwardOutput};
 use crate::verify::{Report, verify};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -50,7 +50,7 @@ fn format_of(name: &str) -> &'static dyn Format {
 
 fn write(way: &Way, records: &[Vec<u8>]) -> Vec<u8> {
     let mut encoder = format_of(way.format).encoder(&way.options).unwrap();
-    let (mut out, job) = (Stream::new("memory", Vec::new()), encoder.job());
+    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.job());
     encoder.start(&mut out).unwrap();
     let mut groups = Vec::new();
     for record in records {

@@ -61,7 +61,7 @@ impl Default for File {
 
 impl File {
     fn bytes(&self) -> Vec<u8> {
-        let mut out = Stream::new("memory", Vec::new());
+        let mut out = ForwardOutput::new("memory", Vec::new());
         writer::write_signature(&mut out).unwrap();
         for (pair, offset) in counter(6).chunks(2).zip(OFFSETS) {
             assert_eq!(put(&mut out, pair), offset);
@@ -117,7 +117,7 @@ fn counts_that_only_the_entries_can_refute_are_refused() {
 fn a_last_block_that_unpacks_to_much_is_no_postscript() {
     let records = vec![vec![0; 1 << 20]; 64];
     let zstd = Compression { codec: Codec::Zstd, level: 3, window_log: 20 };
-    let mut out = Stream::new("memory", Vec::new());
+    let mut out = ForwardOutput::new("memory", Vec::new());
     writer::write_signature(&mut out).unwrap();
     writer::pad_to_block(&mut out).unwrap();
     let encoded = encode(&records, zstd, None);
@@ -237,7 +237,7 @@ fn a_chunk_left_out_of_the_footer_is_damage() {
 #[test]
 fn a_wrong_size_of_a_single_record_is_an_error_not_an_allocation() {
     for decoded in [Some(0), Some(27), Some(1 << 50), Some(u64::MAX), None] {
-        let mut out = Stream::new("memory", Vec::new());
+        let mut out = ForwardOutput::new("memory", Vec::new());
         writer::write_signature(&mut out).unwrap();
         put(&mut out, &counter(1));
         let metadata = Metadata { version: 1, chunks: 1, records: 1, options: None }.to_bytes();

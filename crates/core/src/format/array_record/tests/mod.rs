@@ -13,7 +13,7 @@ use crate::format::options::WriteOptions;
 use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Decoded, Format, ReadOptions, Table, Way};
 use crate::storage::memory::Memory;
-use crate::storage::output::Stream;
+use crate::storage::output::ForwardOutput;
 
 fn options(codec: &str, group_size: i128) -> WriteOptions {
     WriteOptions::default().with_text("codec", codec).with_int("group_size", group_size)
@@ -21,7 +21,7 @@ fn options(codec: &str, group_size: i128) -> WriteOptions {
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
     let mut encoder = ArrayRecord.encoder(options).unwrap();
-    let mut out = Stream::new("memory", Vec::new());
+    let mut out = ForwardOutput::new("memory", Vec::new());
     encoder.start(&mut out).unwrap();
     let job = encoder.job();
     let mut groups = Vec::new();

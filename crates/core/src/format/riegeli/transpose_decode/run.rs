@@ -19,7 +19,7 @@ const STEPS_PER_BYTE: u64 = 32;
 const FREE_DEPTH: usize = 1 << 10;
 
 /// The machine and what it has made so far.
-pub struct Run<'a> {
+pub struct TransposedRun<'a> {
     out: Backward<'a>,
     /// How many bytes were made when each record started, from the last to the first.
     starts: Vec<usize>,
@@ -35,7 +35,7 @@ pub struct Run<'a> {
     _held: Held<'a>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> TransposedRun<'a> {
     pub fn new(
         buffers: Vec<&'a [u8]>,
         records: u64,
@@ -46,7 +46,17 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let out = Backward::new(decoded, stored, at, cx)?;
         let held = cx.budget.hold(records.saturating_mul(size_of::<usize>() as u64))?;
-        Ok(Run { out, starts: Vec::new(), open: Vec::new(), buffers, records, stored, at, cx, _held: held })
+        Ok(TransposedRun {
+            out,
+            starts: Vec::new(),
+            open: Vec::new(),
+            buffers,
+            records,
+            stored,
+            at,
+            cx,
+            _held: held,
+        })
     }
 
     pub fn go(&mut self, machine: &Machine, transitions: &mut Transitions<'_>) -> Result<()> {
