@@ -17,7 +17,7 @@ use crate::process;
 use crate::storage::output::Output;
 use crate::storage::publish::Sealed;
 use file::FileWriter;
-use pool::Pool;
+use pool::{Listen, Pool};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tally::Sum;
@@ -53,6 +53,8 @@ pub struct CreateOptions {
     pub tally: bool,
     /// How many records there will be, if that is known.
     pub num_records: Option<u64>,
+    /// Asked while the writer waits for threads that encode.
+    pub listen: Listen,
     /// The format's own options.
     pub format_options: WriteOptions,
 }
@@ -66,6 +68,7 @@ impl Default for CreateOptions {
             sharding: Sharding::One,
             tally: false,
             num_records: None,
+            listen: Listen::default(),
             format_options: WriteOptions::default(),
         }
     }
@@ -123,7 +126,9 @@ impl Writer {
         }
         let mut writer = Self::new(Path::new(""), format, options)?;
         let encoder = format.encoder(&writer.format_options(0))?;
-        writer.open.push(FileWriter::over(output, encoder, writer.pool.clone())?);
+        let file = FileWriter::over(output, encoder, writer.pool.clone())?;
+        let listen = writer.options.listen.clone();
+        writer.open.push(file.with_listen(listen));
         Ok(writer)
     }
 
@@ -167,7 +172,7 @@ impl Writer {
         } else {
             FileWriter::create_shard(&self.path, durable, encoder, pool)?
         };
-        Ok(file.with_tally(tally))
+        Ok(file.with_tally(tally).with_listen(self.options.listen.clone()))
     }
 
     /// The format that is written.

@@ -161,7 +161,7 @@ fn whole_chunks_ask_and_are_heard() {
         (Codec::Snappy, Some(16 << 20)),
     ] {
         let mut group = Group::default();
-        records.iter().for_each(|record| group.push(record));
+        records.iter().for_each(|record| group.push(record).unwrap());
         let compression = Compression { codec, level: 1, window_log: 20 };
         let encoding = Encoding { group_size: u64::MAX, compression, transpose };
         let encoded = encoding.encode(group, &Spare::default()).unwrap();

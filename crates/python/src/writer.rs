@@ -1,6 +1,6 @@
 //! `Writer`: records in, a file out. Names of shards and what they replace are decided in Python.
 
-use crate::errors::Failure;
+use crate::errors::{Failure, external};
 use crate::file_like::FileLikeOutput;
 use crate::gil;
 use crate::opening::{Opening, with_cx};
@@ -9,6 +9,7 @@ use anyrecord::Cx;
 use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
+use anyrecord::writer::pool::Listen;
 use anyrecord::writer::{CreateOptions, SealedSet, Sharding};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -16,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 enum WriterState {
@@ -80,6 +82,7 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
         },
         tally: creating.tally,
         num_records: creating.num_records,
+        listen: Listen(Arc::new(|| gil::attach(|py| py.check_signals()).map_err(external))),
         format_options,
     })
 }

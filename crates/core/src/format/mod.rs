@@ -16,6 +16,7 @@ mod testing;
 pub mod tfrecord;
 pub mod walk;
 
+use crate::bytes;
 use crate::cache::Weight;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -292,10 +293,29 @@ impl Group {
         Group { bytes: spare.take(), ends: Vec::new() }
     }
 
+    /// Makes room for `bytes` more and for one more record, or fails where there is no memory for them.
+    #[inline]
+    pub fn reserve(&mut self, bytes: usize) -> Result<()> {
+        if self.bytes.capacity() - self.bytes.len() < bytes || self.ends.len() == self.ends.capacity() {
+            self.grow(bytes)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        let no_memory = |_| bytes::no_memory("a record to be written", bytes as u64);
+        self.bytes.try_reserve(bytes).map_err(no_memory)?;
+        self.ends.try_reserve(1).map_err(no_memory)
+    }
+
     /// Adds a record.
-    pub fn push(&mut self, record: &[u8]) {
+    #[inline]
+    pub fn push(&mut self, record: &[u8]) -> Result<()> {
+        self.reserve(record.len())?;
         self.bytes.extend_from_slice(record);
         self.ends.push(self.bytes.len());
+        Ok(())
     }
 
     /// The records, in order.

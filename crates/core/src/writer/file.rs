@@ -6,7 +6,7 @@ use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::process;
 use crate::storage::output::{ForwardOutput, Output, open_special};
 use crate::storage::publish::{Sealed, Staged};
-use crate::writer::pool::{Flying, Pool};
+use crate::writer::pool::{Flying, Listen, Pool};
 use crate::writer::tally::{Sum, Tally};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -34,6 +34,7 @@ struct Parts {
     pool: Option<Arc<Pool>>,
     /// Groups that are being encoded, in order.
     in_flight: VecDeque<Flying>,
+    listen: Listen,
 }
 
 /// Writes the records of one file.
@@ -90,7 +91,7 @@ impl FileWriter {
         let job = encoder.job();
         // Checksums alone are no work to share.
         let pool = pool.filter(|pool| !pool.is_automatic() || encoder.compresses());
-        let parts = Parts { sink, encoder, job, pool, in_flight: VecDeque::new() };
+        let parts = Parts { sink, encoder, job, pool, in_flight: VecDeque::new(), listen: Listen::default() };
         Ok(FileWriter {
             parts: ManuallyDrop::new(parts),
             full: None,
@@ -99,6 +100,13 @@ impl FileWriter {
             num_bytes: 0,
             generation: process::generation(),
         })
+    }
+
+    /// Asks `listen` while it waits for threads that encode.
+    #[must_use]
+    pub fn with_listen(mut self, listen: Listen) -> Self {
+        self.parts.listen = listen;
+        self
     }
 
     /// Adds up what is written, so that the file can be compared with it.
@@ -204,7 +212,7 @@ impl Parts {
 
     fn place_next(&mut self) -> Result<()> {
         let Some(flying) = self.in_flight.pop_front() else { return Ok(()) };
-        self.encoder.place(flying.wait()?, self.sink.output())
+        self.encoder.place(flying.wait(&self.listen)?, self.sink.output())
     }
 
     /// Encodes and places everything that is pending.

@@ -7,7 +7,8 @@ use once_cell::race::OnceBox;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::time::Duration;
 
 /// The calling thread encodes so much by itself before others are started: a short file is done by then.
 const PATIENCE: usize = 1 << 20;
@@ -15,8 +16,26 @@ const PATIENCE: usize = 1 << 20;
 const MOST_IN_FLIGHT: usize = 64 << 20;
 /// More than these one thread cannot feed.
 const MOST_THREADS: usize = 32;
+/// How often the calling thread listens while it waits.
+const LISTEN: Duration = Duration::from_millis(50);
 /// What a record counts besides its bytes.
 const RECORD_COST: usize = 64;
+
+/// Asked by the calling thread now and then while it waits for other threads. An error ends the wait, as Ctrl-C does.
+#[derive(Clone)]
+pub struct Listen(pub Arc<dyn Fn() -> Result<()> + Send + Sync>);
+
+impl Default for Listen {
+    fn default() -> Self {
+        Listen(Arc::new(|| Ok(())))
+    }
+}
+
+impl std::fmt::Debug for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listen")
+    }
+}
 
 /// Threads that are there from the beginning, or are started once there is enough to do.
 pub struct Pool {
@@ -141,9 +160,15 @@ pub struct Flying {
 }
 
 impl Flying {
-    /// The result, once it is there.
-    pub fn wait(self) -> Result<Encoded> {
-        self.result.recv().map_err(|_| died())?
+    /// The result, once it is there. An error of `listen` ends the wait.
+    pub fn wait(self, listen: &Listen) -> Result<Encoded> {
+        loop {
+            match self.result.recv_timeout(LISTEN) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) => (listen.0)()?,
+                Err(RecvTimeoutError::Disconnected) => return Err(died()),
+            }
+        }
     }
 
     /// The result, if it is there.
@@ -172,7 +197,7 @@ mod tests {
 
     fn group(bytes: usize) -> Group {
         let mut group = Group::default();
-        group.push(&vec![0; bytes]);
+        group.push(&vec![0; bytes]).unwrap();
         group
     }
 
@@ -196,7 +221,7 @@ mod tests {
         let job: EncodeJob = Arc::new(|_| Ok(Encoded::default()));
         let flying = pool.start(job, group(800)).ok().unwrap();
         assert!(!pool.has_room(&group(800)) && pool.has_room(&group(10)));
-        flying.wait().unwrap();
+        flying.wait(&Listen::default()).unwrap();
         assert!(pool.has_room(&group(800)));
     }
 }

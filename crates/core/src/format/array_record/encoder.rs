@@ -132,7 +132,7 @@ impl Encoder for ArrayRecordEncoder {
                 "transposed chunks cannot hold a record of 4 GiB; write without transpose",
             ));
         }
-        self.pending.push(record);
+        self.pending.push(record)?;
         self.in_chunk += 1;
         if self.in_chunk < self.settings.group_size {
             return Ok(None);
@@ -179,7 +179,7 @@ impl Encoder for ArrayRecordEncoder {
         writer::pad_to_block(out)?;
         let mut copies = Group::default();
         for _ in 0..COPIES_OF_POSTSCRIPT {
-            copies.push(&Postscript { footer_offset, magic: MAGIC }.to_bytes());
+            copies.push(&Postscript { footer_offset, magic: MAGIC }.to_bytes())?;
         }
         let stored = Compression { codec: Codec::None, level: 0, window_log: 0 };
         let one = Encoding { group_size: u64::MAX, compression: stored, transpose: None };

@@ -86,7 +86,7 @@ impl Encoder for SampleEncoder {
     }
 
     fn push(&mut self, record: &[u8]) -> Result<Option<Group>> {
-        self.pending.push(record);
+        self.pending.push(record)?;
         let full = self.pending.bytes.len() >= GROUP_BYTES || self.pending.ends.len() >= GROUP_SAMPLES;
         Ok(if full { self.flush() } else { None })
     }

@@ -142,8 +142,9 @@ impl Encoder for ChunkEncoder {
         // One stream of gzip cannot be compressed in parts.
         let enough = self.pending.bytes.len() >= PART && self.codec != Codec::Gzip;
         let group = if full { self.flush() } else { enough.then(|| self.take()) };
+        self.pending.reserve(PREFIX + record.len())?;
         self.pending.bytes.extend_from_slice(&(record.len() as u32).to_le_bytes());
-        self.pending.push(record);
+        self.pending.push(record)?;
         self.open.records += 1;
         self.open.bytes += size;
         self.open.worst += worst;

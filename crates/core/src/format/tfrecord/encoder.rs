@@ -5,6 +5,7 @@
 //! compression, whatever the number of threads, so the bytes do not depend on it either.
 
 use super::frame::{self, AROUND};
+use crate::bytes;
 use crate::codec::gzip::{self, Wrapper};
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
@@ -59,7 +60,7 @@ impl Encoder for RecordEncoder {
     }
 
     fn push(&mut self, record: &[u8]) -> Result<Option<Group>> {
-        self.pending.push(record);
+        self.pending.push(record)?;
         let full = self.pending.bytes.len() >= GROUP_BYTES || self.pending.ends.len() >= GROUP_RECORDS;
         Ok(if full { self.flush() } else { None })
     }
@@ -73,7 +74,8 @@ impl Encoder for RecordEncoder {
         let (wrapper, level, spare) = (self.wrapper, self.level, self.spare.clone());
         Arc::new(move |group: Group| {
             let mut body = spare.take();
-            body.reserve(group.bytes.len() + AROUND as usize * group.ends.len());
+            let length = group.bytes.len() as u64 + AROUND * group.ends.len() as u64;
+            bytes::reserve_bytes("records to be written", &mut body, length)?;
             group.iter().for_each(|record| frame::put(&mut body, record));
             let mut encoded = Encoded {
                 records: group.ends.len() as u64,

@@ -18,7 +18,7 @@ const STORED: Compression = Compression { codec: Codec::None, level: 0, window_l
 
 fn encode(records: &[Vec<u8>], compression: Compression, transpose: Option<u64>) -> Encoded {
     let mut group = Group::default();
-    records.iter().for_each(|record| group.push(record));
+    records.iter().for_each(|record| group.push(record).unwrap());
     Encoding { group_size: u64::MAX, compression, transpose }.encode(group, &Spare::default()).unwrap()
 }
 
