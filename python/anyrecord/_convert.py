@@ -147,13 +147,14 @@ def convert(
     )
     pairs = _one_to_one(files, name, job) if into_folder else [(files, name)]
     targets = [path for _, path in pairs]
+    for path in targets:
+        refuse_interrupted(path, sharded=sharding[0] != "one")
     _refuse_loss(files, targets, job.creating)
     if into_folder:
         os.makedirs(name, exist_ok=True)
         _refuse_links_out(targets)
     for path in targets:
         refuse_unwritable(path, sharded=sharding[0] != "one")
-        refuse_interrupted(path, sharded=sharding[0] != "one")
     return _convert(pairs, job, unchanged)
 
 

@@ -232,6 +232,7 @@ def test_nothing_can_be_written_to_a_set_before_it_is_recovered(path: Path) -> N
         lambda: anyrecord.create(path, shards=3),
         lambda: anyrecord.create(path, shards=3, overwrite=True),
         lambda: anyrecord.create(path, shard_records=1, overwrite=True),
+        lambda: anyrecord.convert("source.tfrecord", path, shards=3, map=no_record_is_read),
         lambda: anyrecord.convert("source.tfrecord", path, shards=3, overwrite=True, map=no_record_is_read),
     ]
     write("source.tfrecord", b"new")

@@ -27,7 +27,7 @@ mod tests;
 
 use steps::{Disk, LocalDisk, Transaction};
 
-/// So long a running process that publishes the same set is waited for.
+/// How long to wait for a running process that publishes the same set.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 

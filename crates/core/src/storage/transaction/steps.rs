@@ -106,7 +106,7 @@ impl Transaction<'_> {
         let in_place = self.in_place()?;
         for member in &self.journal.old {
             if !in_place.contains(member.name.as_os_str()) && self.is_there(&member.name)? {
-                self.move_file(&member.name, &member.hidden)?;
+                self.hide(member)?;
             }
         }
         if !self.journal.old.is_empty() {
@@ -114,7 +114,7 @@ impl Transaction<'_> {
         }
         for (member, _) in &self.journal.new {
             if !in_place.contains(member.name.as_os_str()) {
-                self.move_file(&member.hidden, &member.name)?;
+                self.show(member)?;
             }
         }
         self.sync()?;
@@ -126,22 +126,27 @@ impl Transaction<'_> {
         let in_place = self.in_place()?;
         for (member, _) in &self.journal.new {
             if in_place.contains(member.name.as_os_str()) {
-                self.move_file(&member.name, &member.hidden)?;
+                self.hide(member)?;
             }
         }
         self.sync()?;
         for member in &self.journal.old {
             if self.is_there(&member.hidden)? {
-                self.move_file(&member.hidden, &member.name)?;
+                self.show(member)?;
             }
         }
         self.sync()?;
         self.end(false)
     }
 
-    fn move_file(&self, from: &OsStr, to: &OsStr) -> Result<()> {
-        let moved = self.disk.rename_new(&self.at(from), &self.at(to));
-        moved.map_err(|e| publish_failed(&self.at(to), e))
+    fn hide(&self, member: &Member) -> Result<()> {
+        let renamed = self.disk.rename_new(&self.at(&member.name), &self.at(&member.hidden));
+        renamed.map_err(self.failed(&member.name))
+    }
+
+    fn show(&self, member: &Member) -> Result<()> {
+        let renamed = self.disk.rename_new(&self.at(&member.hidden), &self.at(&member.name));
+        renamed.map_err(self.failed(&member.name))
     }
 
     /// The visible set is complete, and the journal no longer keeps readers away.
