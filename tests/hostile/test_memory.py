@@ -67,3 +67,29 @@ def test_a_chunk_that_memory_cannot_hold_is_a_memory_error_that_names_the_file(p
     kind, text = json.loads(python(SCRIPT, str(path), str(ROOM), WAYS[way]))
     assert kind == "MemoryError", text
     assert path.name in text, text
+
+
+WRITING = """
+import json, resource, sys
+import anyrecord
+path, room = sys.argv[1], int(sys.argv[2])
+record = bytes(room // 4 * 3)
+with open("/proc/self/statm") as statm:
+    used = int(statm.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + room // 2, used + room // 2))
+try:
+    options = {"chunk_bytes": 1 << 30} if path.endswith(".recordio") else {}
+    with anyrecord.create(path, threads=0, **options) as out:
+        out.write(record)
+    print(json.dumps(["finished", ""]))
+except BaseException as error:
+    print(json.dumps([type(error).__name__, str(error)]))
+"""
+
+
+@pytest.mark.parametrize("name", ["a.ffr", "a.array_record", "a.recordio", "a.tfrecord"])
+def test_a_record_that_memory_cannot_hold_twice_is_a_memory_error_for_a_writer(tmp_path: Path, name: str) -> None:
+    kind, text = json.loads(python(WRITING, str(tmp_path / name), str(ROOM)))
+    assert kind == "MemoryError", (kind, text)
+    assert name in text, text
+    assert list(tmp_path.iterdir()) == []

@@ -144,3 +144,29 @@ def test_an_interrupt_while_a_generator_is_written_publishes_nothing(tmp_path: P
     """
     assert python(script, str(tmp_path / f"a{suffix}")) == "interrupted\n"
     assert names(tmp_path) == []
+
+
+def test_an_interrupt_is_heard_while_another_thread_encodes_one_large_chunk(tmp_path: Path) -> None:
+    """The chunk takes minutes to compress. Whoever waited for it would not end before it is done."""
+    script = """if True:
+        import os, signal, sys, threading, anyrecord
+        is_closing = False
+        def raise_when_closing(number, frame):
+            if is_closing:
+                raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, raise_when_closing)
+        def interrupt():
+            while not threading.Event().wait(0.01):
+                os.kill(os.getpid(), signal.SIGINT)
+        out = anyrecord.create(sys.argv[1], codec="brotli", level=11, group_size=100_000, threads=2)
+        out.write_many(os.urandom(1000) for _ in range(100_000))
+        threading.Thread(target=interrupt, daemon=True).start()
+        try:
+            is_closing = True
+            out.close()
+        except KeyboardInterrupt:
+            is_closing = False
+            print("interrupted", flush=True)
+        os._exit(0)  # the thread that compresses has not ended
+    """
+    assert python(script, str(tmp_path / "a.array_record")) == "interrupted\n"

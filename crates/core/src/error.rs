@@ -10,6 +10,8 @@ use std::fmt;
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
+const CANCELLED: &str = "stopped because another part of the call failed";
+
 /// What kind of trouble it is; decides the exception class in Python.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -32,7 +34,7 @@ pub enum Kind {
     Argument,
     /// A record number outside the file.
     Index,
-    /// The operating system said no.
+    /// The operating system returned an error.
     Io(std::io::Error),
     /// A storage outside this crate failed; its own error is kept whole.
     External(Box<dyn std::error::Error + Send + Sync>),
@@ -104,7 +106,17 @@ impl Error {
         Self::new(Kind::Publish, what)
     }
 
-    /// The operating system said no.
+    /// For a thread that stops because another part of the same call has failed.
+    pub fn cancellation() -> Self {
+        Self::closed(CANCELLED)
+    }
+
+    /// Whether it only says that another part of the same call has failed.
+    pub fn is_cancellation(&self) -> bool {
+        matches!(self.0.kind, Kind::Closed) && self.0.what == CANCELLED
+    }
+
+    /// The operating system returned an error.
     pub fn io(what: impl Into<Cow<'static, str>>, error: std::io::Error) -> Self {
         Self::new(Kind::Io(error), what)
     }

@@ -28,11 +28,7 @@ impl Cancelled {
 
 impl Stop for Cancelled {
     fn check(&self) -> Result<()> {
-        if self.is_cancelled() {
-            Err(Error::closed("stopped because another part of the call failed"))
-        } else {
-            Ok(())
-        }
+        if self.is_cancelled() { Err(Error::cancellation()) } else { Ok(()) }
     }
 }
 
@@ -127,14 +123,13 @@ pub fn for_each<T: Sync, R: Send>(
         (found, waited)
     });
     found.sort_unstable_by_key(|(index, _)| *index);
-    // Whoever was only stopped by another one's error says nothing of its own.
-    let was_stopped = |error: &Error| error.what() == "stopped because another part of the call failed";
     let mut results = Vec::with_capacity(items.len());
     let mut stopped = None;
     for (_, result) in found {
         match result {
             Ok(result) => results.push(result),
-            Err(error) if was_stopped(&error) => stopped = Some(error),
+            // A thread that was cancelled has no error of its own.
+            Err(error) if error.is_cancellation() => stopped = Some(error),
             Err(error) => return Err(error),
         }
     }

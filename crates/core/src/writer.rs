@@ -8,7 +8,7 @@ pub mod pool;
 pub mod tally;
 
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::options::WriteOptions;
 use crate::format::walk::Content;
 use crate::format::{Encoded, Format, ReadOptions};
@@ -229,7 +229,7 @@ impl Writer {
                 self.num_bytes += record.len() as u64;
                 Ok(full)
             }
-            Err(error) if matches!(error.kind(), crate::Kind::Argument) => Err(error),
+            Err(error) if matches!(error.kind(), Kind::Argument) => Err(error),
             Err(error) => Err(self.fail(error)),
         }
     }
@@ -241,6 +241,11 @@ impl Writer {
     }
 
     fn fail(&mut self, error: Error) -> Error {
+        let error = match error.kind() {
+            // Found where nobody knows what is written.
+            Kind::Memory if !self.path.as_os_str().is_empty() => error.in_file(&self.path.to_string_lossy()),
+            _ => error,
+        };
         self.failed = Some(error.to_string());
         error
     }

@@ -11,6 +11,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Work, in nanoseconds, that is worth waking the pool for, which takes some 20 µs.
 const WORTH_WAKING: u64 = 150_000;
+/// The calling thread listens for interrupts after so much work, in nanoseconds, and after so many items: each of them
+/// may wait for a disk.
+const LISTEN_COST: u64 = 20_000_000;
+const LISTEN_ITEMS: usize = 256;
 /// Pieces that each thread gets, so that all are done at about the same time.
 const PIECES: usize = 16;
 
@@ -33,18 +37,28 @@ impl Reader {
         cx: &Cx<'_>,
         work: impl Fn(&mut [T], &Cx<'_>) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        let Some(pool) = self.pool_for(cost, items.len()) else { return work(items, cx) };
+        let Some(pool) = self.pool_for(cost, items.len()) else {
+            let most =
+                (items.len() as u64 * LISTEN_COST / cost.max(1)).clamp(1, LISTEN_ITEMS as u64) as usize;
+            return items.chunks_mut(most).enumerate().try_for_each(|(number, piece)| {
+                // Not before the first one: a small batch is over before anybody could want to stop it.
+                if number > 0 {
+                    cx.check()?;
+                }
+                work(piece, cx)
+            });
+        };
         let count = pool.current_num_threads();
-        let size = items.len().div_ceil(PIECES * (count + 1));
+        let size = items.len().div_ceil(PIECES * (count + 1)).min(LISTEN_ITEMS);
         let pieces = Mutex::new(items.chunks_mut(size).enumerate());
         let team = Team::default();
         let work_on = |cx: &Cx<'_>| {
             // The lock is held for as long as it takes to cut off a piece.
             while let Some((number, piece)) = { locked(&pieces).next() } {
+                team.note(number, cx.check().and_then(|()| work(piece, cx)));
                 if team.is_cancelled() {
                     break;
                 }
-                team.note(number, work(piece, cx));
             }
         };
         let interrupted = team.run(pool, count, cx, work_on);
@@ -74,11 +88,11 @@ impl Team {
     /// Remembers how the work on something ended.
     pub(super) fn note(&self, place: usize, result: Result<()>) {
         if let Err(error) = result {
-            // Whoever was only stopped has nothing to say.
-            if !self.cancelled.is_cancelled() {
-                self.cancelled.cancel();
+            // A thread that was cancelled has no error of its own.
+            if !error.is_cancellation() {
                 locked(&self.failures).insert(place, error);
             }
+            self.cancelled.cancel();
         }
     }
 
@@ -128,4 +142,52 @@ impl<F: Fn()> Drop for OnDrop<F> {
 /// What a lock guards; a thread that panicked with it has left nothing half done.
 pub(super) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cx::for_tests;
+    use crate::limits::Limits;
+    use std::cell::Cell;
+
+    #[test]
+    fn the_caller_is_heard_between_pieces_however_many_threads_work() {
+        for threads in [1, 3] {
+            let reader = Reader::new(Vec::new(), 0, Some(threads)).unwrap();
+            let asked = Cell::new(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                if asked.get() > 3 { Err(Error::closed("enough")) } else { Ok(()) }
+            };
+            let cx = Cx { stop: &stop, ..for_tests(Limits::default()) };
+            let mut items = vec![0u8; 1_000_000];
+            let result = reader.spread(&mut items, 1 << 40, &cx, |piece, _| {
+                piece.fill(1);
+                Ok(())
+            });
+            assert_eq!(result.unwrap_err().what(), "enough", "{threads} threads");
+            assert!(items.contains(&0), "all of it was done, with {threads} threads");
+        }
+    }
+
+    #[test]
+    fn all_items_are_worked_on_once_and_the_first_error_counts() {
+        for threads in [1, 3] {
+            let reader = Reader::new(Vec::new(), 0, Some(threads)).unwrap();
+            let cx = for_tests(Limits::default());
+            for cost in [0, 1_000_000, 1 << 40] {
+                let mut items = vec![0u8; 10_000];
+                let add = |piece: &mut [u8], _: &Cx<'_>| {
+                    piece.iter_mut().for_each(|item| *item += 1);
+                    Ok(())
+                };
+                reader.spread(&mut items, cost, &cx, add).unwrap();
+                assert!(items.iter().all(|&item| item == 1));
+            }
+            let mut items: Vec<u32> = (0..10_000).collect();
+            let fail = |piece: &mut [u32], _: &Cx<'_>| Err(Error::closed(piece[0].to_string()));
+            assert_eq!(reader.spread(&mut items, 0, &cx, fail).unwrap_err().what(), "0");
+        }
+    }
 }

@@ -121,7 +121,10 @@ mod tests {
             }
             let path = folder.join(i.to_string());
             std::fs::write(&path, bytes).unwrap();
-            Location::path(path).open(if i % 3 == 0 { Io::Direct } else { Io::Plain }, files).unwrap().storage
+            Location::path(path)
+                .open(if i.is_multiple_of(3) { Io::Direct } else { Io::Plain }, files)
+                .unwrap()
+                .storage
         };
         (0..count).map(make).collect()
     }

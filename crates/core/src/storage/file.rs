@@ -106,7 +106,7 @@ impl LocalFile {
     /// Itself as something mapped, if it is.
     pub fn into_mapped(self: Arc<Self>) -> Option<Arc<dyn Mapped>> {
         #[cfg(target_os = "linux")]
-        return self.map.is_some().then(|| self as Arc<dyn Mapped>);
+        return self.map.is_some().then_some(self as Arc<dyn Mapped>);
         #[cfg(not(target_os = "linux"))]
         None
     }
