@@ -164,7 +164,7 @@ def in_a_child(act: Callable[[], None], steps: list[str]) -> tuple[int, str]:
 def main() -> None:
     handlers = ctypes.CDLL(sys.argv[1])
     results = []
-    with anyrecord.create("data.ffr", durable=False) as out:
+    with anyrecord.create("data.ffr", overwrite=True, durable=False) as out:
         out.write_many([b"%d" % (index % 10) * 100 for index in range(1000)])
     whole = Path("data.ffr").read_bytes()
     for io, steps in json.load(sys.stdin):

@@ -147,6 +147,16 @@ def test_faults_in_our_maps_are_errors_whatever_handlers_there_are(library: Path
         assert output.count("[found 'TruncatedError']") == (1 if cause == "own" else 4), f"{steps}: {output}"
 
 
+def test_more_foreign_handlers_than_we_can_be_installed_over(library: Path, tmp_path: Path) -> None:
+    """Then ours is not there, and files are read without their maps."""
+    flags = ["", " with SA_NODEFER", " with SA_ONSTACK", " with SA_RESETHAND", " with SA_NODEFER with SA_ONSTACK"]
+    installed = [f"handler: {kind}{flag}" for kind in ("exits", "returns", "jumps", "repairs") for flag in flags]
+    steps = ["open", *(step for handler in installed for step in (handler, "read"))]
+    ((status, output),) = outcomes(library, tmp_path, [("map", [*steps, "own"])])
+    assert (status, output) == (0, "[found 'TruncatedError']\n")
+    check_alike(library, tmp_path, [[*steps, "handler: exits", "read", cause] for cause in SIGNALS])
+
+
 def test_after_a_fault_in_our_map_foreign_signals_still_end_the_program(library: Path, tmp_path: Path) -> None:
     before = [["open", "own"], ["open", "faulthandler: on", "read", "own"], ["handler: exits", "open", "own"]]
     check_alike(library, tmp_path, [[*steps, cause] for steps in before for cause in SIGNALS])

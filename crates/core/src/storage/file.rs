@@ -4,21 +4,23 @@
 //! descriptor is opened when it is needed and may be closed and opened again ([`handles`](super::handles));
 //! a file that is not the same one any more when it is opened again is an error, not a mixture.
 
+#[cfg(unix)]
+use super::ReadOp;
+use super::Storage;
 #[cfg(target_os = "linux")]
 use super::direct::{self, Direct};
 use super::handles::{Handle, Handles};
 #[cfg(target_os = "linux")]
 use super::map::{Map, State};
 #[cfg(target_os = "linux")]
-use super::sigbus;
-use super::{Borrowed, ReadOp, Storage};
-use crate::bytes;
+use super::{Borrowed, sigbus};
 use crate::error::{Error, Result};
-#[cfg(target_os = "linux")]
-use crate::prefetch;
 use crate::process;
+#[cfg(target_os = "linux")]
+use crate::{bytes, prefetch};
 use std::fs::Metadata;
 use std::mem::ManuallyDrop;
+#[cfg(target_os = "linux")]
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -203,7 +205,8 @@ pub struct LocalFile {
     identity: Identity,
     handle: Arc<Handle>,
     handles: Arc<Handles>,
-    /// Whether what is read is verified by checksums.
+    /// Whether what is read is verified by checksums. Only a map needs to know.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code))]
     is_checked: bool,
     io: Io,
     /// Whether reads past the page cache were asked for and are not to be had.
