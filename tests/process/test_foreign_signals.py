@@ -49,6 +49,8 @@ PAIRS = [
     ["handler: raises again", "open", "handler: calls the previous", "read"],
     ["open", "handler: calls the previous", "read", "handler: exits", "read"],
     ["open", "handler: raises again with SA_NODEFER", "read", "handler: default", "read"],
+    ["handler: exits", "open", "fork"],
+    ["open", "fork", "handler: exits", "read"],
     ["handler: jumps", "open", "handler: calls the previous", "read"],
     # A circle: what came first is looked after, and keeps ours as what was before it.
     ["handler: calls the previous", "open", "handler: calls the previous", "read"],
@@ -141,6 +143,8 @@ def test_faults_in_our_maps_are_errors_whatever_handlers_there_are(library: Path
     # A handler that came after ours and that nobody noticed yet sees the fault first; faulthandler lets it pass.
     first = [steps for steps in BEFORE if steps[-1] in ("open", "read")]
     first += [["open", "faulthandler: on"], ["open", "block", "read"], ["block", "open"]]
+    # As PyTorch's workers do. The child looks for itself before it reads.
+    first += [["open", "fork", "handler: exits"], ["open", "fork", "faulthandler: on"]]
     programs = [("map", [*steps, cause]) for steps in first]
     for (_, steps), (status, output) in zip(programs, outcomes(library, tmp_path, programs), strict=True):
         assert status == 0, f"{steps}: {status} {output}"

@@ -36,7 +36,7 @@ pub mod output;
 mod page_memory;
 pub mod publish;
 #[cfg(target_os = "linux")]
-mod sigbus;
+pub(crate) mod sigbus;
 pub mod skim;
 #[cfg(target_os = "linux")]
 pub mod uring;
