@@ -68,6 +68,13 @@ class Program:
     def block(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGBUS})
 
+    def fork(self) -> None:
+        """Goes on in a child, and ends as it does."""
+        child = os.fork()
+        if child:
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            os._exit(status if status >= 0 else 128 - status)
+
     # --- the signal ---
 
     def foreign_page(self) -> int:
@@ -164,7 +171,7 @@ def in_a_child(act: Callable[[], None], steps: list[str]) -> tuple[int, str]:
 def main() -> None:
     handlers = ctypes.CDLL(sys.argv[1])
     results = []
-    with anyrecord.create("data.ffr", durable=False) as out:
+    with anyrecord.create("data.ffr", overwrite=True, durable=False) as out:
         out.write_many([b"%d" % (index % 10) * 100 for index in range(1000)])
     whole = Path("data.ffr").read_bytes()
     for io, steps in json.load(sys.stdin):

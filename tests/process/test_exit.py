@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from children import LIMIT_SECONDS
+from children import LIMIT_SECONDS, python
 
 # What each daemon thread does, for ever. `step()` tells that it was done once more.
 PROGRAMS = {
@@ -36,21 +36,25 @@ PROGRAMS = {
     "def act(): return records[list(range(0, 2000, 7))]",
     "a file object, singly": "records = anyrecord.open(open('a.ffr', 'rb'))\n"
     "def act(): return [records[i] for i in range(0, 2000, 70)]",
-    "a file object in Python": "class Slow(io.BytesIO):\n"
-    "    def read(self, size=-1):\n"
+    "a file object in Python": "class Slow(File):\n"
+    "    def before(self):\n"
     "        for _ in range(200): pass\n"
-    "        return super().read(size)\n"
-    "records = anyrecord.open(Slow(pathlib.Path('a.ffr').read_bytes()))\n"
+    "records = anyrecord.open(Slow())\n"
     "def act(): return records[list(range(0, 2000, 70))]",
-    "many file objects": "data = pathlib.Path('a.ffr').read_bytes()\n"
-    "def act(): return anyrecord.open(io.BytesIO(data))[[1, 2, 3]]",
-    "a file object that reads others": "inner = anyrecord.open(open('a.ffr', 'rb'))\n"
-    "class Nested(io.BytesIO):\n"
-    "    def read(self, size=-1):\n"
-    "        inner[[1, 2, 3]]\n"
-    "        return super().read(size)\n"
-    "data = pathlib.Path('a.ffr').read_bytes()\n"
-    "def act(): return anyrecord.open(Nested(data))[list(range(0, 2000, 70))]",
+    "many file objects": "def act(): return anyrecord.open(File())[[1, 2, 3]]",
+    "a file object that reads others": "inner = anyrecord.open(File())\n"
+    "class Nested(File):\n"
+    "    def before(self): inner[[1, 2, 3]]\n"
+    "def act(): return anyrecord.open(Nested())[list(range(0, 2000, 70))]",
+    "a file object that fails": "class Fails(File):\n"
+    "    def before(self):\n"
+    "        if is_open: raise OSError('a test')\n"
+    "is_open = False\n"
+    "records = anyrecord.open(Fails())\n"
+    "is_open = True\n"
+    "def act():\n"
+    "    try: records[list(range(0, 2000, 70))]\n"
+    "    except OSError: pass",
     "a memory map of Python's": "file = open('a.ffr', 'rb')\n"
     "records = anyrecord.open(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))\n"
     "def act(): return records[list(range(0, 2000, 7))]",
@@ -64,6 +68,11 @@ PROGRAMS = {
     "writing to a file object": "def act():\n"
     "    with anyrecord.create(io.BytesIO(), format='ffrecord') as out:\n"
     "        for i in range(2000): out.write(b'%d' % i * 50)",
+    "writing to a file object in Python": "class Sink:\n"
+    "    def write(self, written): return len(bytes(written))\n"
+    "def act():\n"
+    "    with anyrecord.create(Sink(), format='tfrecord') as out:\n"
+    "        for i in range(2000): out.write(b'%d' % i * 50)",
     "writing from a generator": "def act():\n"
     "    with anyrecord.create(io.BytesIO(), format='array_record', threads=2) as out:\n"
     "        out.write_many(b'%d' % i * 50 for i in range(2000))",
@@ -76,6 +85,15 @@ PROGRAMS = {
 SCRIPT = """
 import io, itertools, mmap, os, pathlib, shutil, sys, threading, traceback, warnings
 import anyrecord
+data = pathlib.Path("a.ffr").read_bytes()
+class File:  # in Python: the GIL changes hands in the middle of a read
+    def __init__(self): self.inner = io.BytesIO(data)
+    def before(self): pass
+    def read(self, size=-1):
+        self.before()
+        return self.inner.read(size)
+    def seek(self, *to): return self.inner.seek(*to)
+    def tell(self): return self.inner.tell()
 {program}
 steps, enough = itertools.count(), threading.Event()
 def step():
@@ -129,3 +147,23 @@ def test_the_interpreter_exits_while_daemon_threads_work(folder: Path, tmp_path:
             check=False,
         )
         assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_end_of_a_sub_interpreter_stops_nobody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    script = """if True:
+        import sys, threading
+        import anyrecord
+        try: import _interpreters as interpreters
+        except ImportError: import _xxsubinterpreters as interpreters
+        other = interpreters.create()
+        try: interpreters.run_string(other, f"import sys; sys.path[:] = {sys.path}; import anyrecord")
+        except Exception as refused: assert "ImportError" in str(refused)
+        interpreters.destroy(other)
+        records, found = anyrecord.open("a.ffr", io="plain"), []
+        thread = threading.Thread(target=lambda: found.append(records[[1, 2]]), daemon=True)
+        thread.start()
+        thread.join(20)
+        print(len(found))
+    """
+    assert python(script) == "1\n"

@@ -49,6 +49,8 @@ PAIRS = [
     ["handler: raises again", "open", "handler: calls the previous", "read"],
     ["open", "handler: calls the previous", "read", "handler: exits", "read"],
     ["open", "handler: raises again with SA_NODEFER", "read", "handler: default", "read"],
+    ["handler: exits", "open", "fork"],
+    ["open", "fork", "handler: exits", "read"],
     ["handler: jumps", "open", "handler: calls the previous", "read"],
     # A circle: what came first is looked after, and keeps ours as what was before it.
     ["handler: calls the previous", "open", "handler: calls the previous", "read"],
@@ -141,10 +143,22 @@ def test_faults_in_our_maps_are_errors_whatever_handlers_there_are(library: Path
     # A handler that came after ours and that nobody noticed yet sees the fault first; faulthandler lets it pass.
     first = [steps for steps in BEFORE if steps[-1] in ("open", "read")]
     first += [["open", "faulthandler: on"], ["open", "block", "read"], ["block", "open"]]
+    # As PyTorch's workers do. The child looks for itself before it reads.
+    first += [["open", "fork", "handler: exits"], ["open", "fork", "faulthandler: on"]]
     programs = [("map", [*steps, cause]) for steps in first]
     for (_, steps), (status, output) in zip(programs, outcomes(library, tmp_path, programs), strict=True):
         assert status == 0, f"{steps}: {status} {output}"
         assert output.count("[found 'TruncatedError']") == (1 if cause == "own" else 4), f"{steps}: {output}"
+
+
+def test_more_foreign_handlers_than_we_can_be_installed_over(library: Path, tmp_path: Path) -> None:
+    """Then ours is not there, and files are read without their maps."""
+    flags = ["", " with SA_NODEFER", " with SA_ONSTACK", " with SA_RESETHAND", " with SA_NODEFER with SA_ONSTACK"]
+    installed = [f"handler: {kind}{flag}" for kind in ("exits", "returns", "jumps", "repairs") for flag in flags]
+    steps = ["open", *(step for handler in installed for step in (handler, "read"))]
+    ((status, output),) = outcomes(library, tmp_path, [("map", [*steps, "own"])])
+    assert (status, output) == (0, "[found 'TruncatedError']\n")
+    check_alike(library, tmp_path, [[*steps, "handler: exits", "read", cause] for cause in SIGNALS])
 
 
 def test_after_a_fault_in_our_map_foreign_signals_still_end_the_program(library: Path, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ pub fn prepare() {
 /// To be called in a forked child before anything else.
 pub fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    #[cfg(target_os = "linux")]
+    crate::storage::sigbus::forked();
 }
 
 /// Tells that this process was started to work for another one.

@@ -94,25 +94,26 @@ pub fn pour(
     let inputs = inputs(files);
     let split = split.map(|(shards, records)| Split { shards, records });
     let mut listener = Listener::new(progress.as_ref(), total);
-    let mut apply = |record: &[u8], out: &mut Vec<u8>| {
-        gil::attach(|py| {
-            let Some(map) = &map else { return Ok(false) };
-            let mapped = map.bind(py).call1((PyBytes::new(py, record),))?;
-            if mapped.is_none() {
-                return Ok(false);
-            }
-            with_bytes(&mapped, |bytes| {
-                out.extend_from_slice(bytes);
-                Ok(true)
+    let mut apply = map.as_ref().map(|map| {
+        |record: &[u8], out: &mut Vec<u8>| {
+            gil::attach(|py| {
+                let mapped = map.bind(py).call1((PyBytes::new(py, record),))?;
+                if mapped.is_none() {
+                    return Ok(false);
+                }
+                with_bytes(&mapped, |bytes| {
+                    out.extend_from_slice(bytes);
+                    Ok(true)
+                })
             })
-        })
-        .map_err(external)
-    };
+            .map_err(external)
+        }
+    });
     let poured = writer.get().with_open(py, |writer| {
         let pour = Pour {
             writer,
             split,
-            map: if map.is_some() { Some(&mut apply) } else { None },
+            map: apply.as_mut().map(|apply| apply as _),
             progress: &mut |done| listener.step(done),
         };
         let (format, reading) = (options.format.as_deref(), options.options());

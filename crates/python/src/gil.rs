@@ -19,6 +19,7 @@
 //! | needs it in between | [`attach`] |
 //! | has it, and calls Python code that may give it away | [`call`], [`call_here`], in a loop [`Calling`] |
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
 use std::error::Error;
@@ -249,10 +250,15 @@ pub fn forked() {
     INSIDE.store(0, SeqCst);
 }
 
-/// Has the gate closed when the interpreter exits.
+/// Has the gate closed when the interpreter exits. The end of a sub-interpreter is not the end of the process.
 pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    const MAIN: i64 = 0;
     let py = module.py();
-    py.import("atexit")?.call_method1("register", (wrap_pyfunction!(close_gate, module)?,))?;
+    // SAFETY: this thread has the GIL, so there is a current interpreter.
+    let interpreter = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if interpreter == MAIN {
+        py.import("atexit")?.call_method1("register", (wrap_pyfunction!(close_gate, module)?,))?;
+    }
     // PyO3 runs an initialiser, under a lock, when the GIL is first taken in this way. It is over when threads fork.
     detach(py, || attach(|_| ()));
     Ok(())

@@ -2,8 +2,9 @@
 //!
 //! Copying a small record out of a mapped page costs a twentieth of a system call. A file that is truncated while it is
 //! mapped, or a disk that fails, would end the process: the [SIGBUS handler](super::sigbus) turns that into a mark on
-//! the map. A reader copies first and looks at the mark afterwards ([`Map::state`]), like the reader of a seqlock. If a
-//! fault was marked, it throws the copy away and reads again by a positional read, which says what is wrong.
+//! the map. A reader copies first and looks at the mark afterwards ([`Map::state_after_reading`]), like the reader of a
+//! seqlock. If a fault was marked, it throws the copy away and reads again by a positional read, which says what is
+//! wrong.
 //!
 //! A map that had a fault is not read from again: pages that were replaced by zeros would be taken for the file's, and
 //! a page in which the file ends now shows zeros without any fault.

@@ -44,7 +44,7 @@ pub mod output;
 mod positional;
 pub mod publish;
 #[cfg(target_os = "linux")]
-mod sigbus;
+pub(crate) mod sigbus;
 pub mod spool;
 pub mod transaction;
 #[cfg(target_os = "linux")]

@@ -63,28 +63,39 @@ static PREVIOUS: [AtomicPtr<libc::sigaction>; LINKS] =
 
 static PAGE_SIZE: AtomicUsize = AtomicUsize::new(0);
 
+/// A look at the installed handler is made once in so many reads of a thread.
+const EVERY: u32 = 1024;
+
+thread_local! {
+    /// Reads until the next look.
+    static LEFT: Cell<u32> = const { Cell::new(0) };
+}
+
 /// Whether SIGBUS reaches our handler in this thread. False: a read from a map might end the process.
 ///
 /// A look costs two system calls, so it is made at the first read of each thread and then once in a while. If another
 /// library has installed a handler over ours, ours is installed again over theirs.
 #[inline]
 pub fn protects_this_thread() -> bool {
-    const EVERY: u32 = 1024;
-    thread_local! {
-        /// Reads until the next look.
-        static LEFT: Cell<u32> = const { Cell::new(0) };
-    }
     match LEFT.get() {
-        0 => {
-            let is_protected = install() && !is_blocked();
-            LEFT.set(if is_protected { EVERY } else { 0 });
-            is_protected
-        }
+        0 => look(),
         left => {
             LEFT.set(left - 1);
             true
         }
     }
+}
+
+#[cold]
+fn look() -> bool {
+    let is_protected = install() && !is_blocked();
+    LEFT.set(if is_protected { EVERY } else { 0 });
+    is_protected
+}
+
+/// To be called in a forked child: worker processes install handlers when they begin.
+pub fn forked() {
+    LEFT.set(0);
 }
 
 /// Whether this thread blocks SIGBUS. A fault then ends the process at once, whatever handler there is.
