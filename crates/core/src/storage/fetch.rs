@@ -8,9 +8,10 @@
 //! Returns with nothing in flight. What is in flight meanwhile is bounded by the queue: bytes by its memory, requests by
 //! its depth, open files by the bound of the data set.
 
+use super::file::LocalFile;
 use super::{ReadOp, Storage};
 #[cfg(target_os = "linux")]
-use super::{cold, direct, file::LocalFile};
+use super::{cold, direct};
 use crate::cx::Cx;
 use crate::error::Error;
 
@@ -30,7 +31,6 @@ pub enum Queue<'s> {
     #[cfg(target_os = "linux")]
     Direct(&'s LocalFile),
     /// Reads through the page cache.
-    #[cfg(target_os = "linux")]
     PageCache(&'s LocalFile),
 }
 
@@ -53,6 +53,8 @@ pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
             Queue::Direct(file) => directs.push((number, file, &mut job.ops)),
             #[cfg(target_os = "linux")]
             Queue::PageCache(file) => cached.push((number, file, &mut job.ops)),
+            #[cfg(not(target_os = "linux"))]
+            Queue::PageCache(_) => others.push((number, job)),
         }
     }
     #[cfg(target_os = "linux")]

@@ -4,6 +4,8 @@
 //! opened when it is needed and may be closed and opened again ([`handles`](super::handles)). A file that is not the
 //! same one any more when it is opened again is an error, not a mixture.
 
+#[cfg(unix)]
+use super::ReadOp;
 #[cfg(target_os = "linux")]
 use super::direct::{self, Direct};
 #[cfg(target_os = "linux")]
@@ -15,9 +17,10 @@ use super::map::Map;
 use super::positional::{self, Failure};
 #[cfg(unix)]
 use super::vectored::neighbours;
-use super::{Mapped, ReadOp, Storage};
+use super::{Mapped, Storage};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+#[cfg(target_os = "linux")]
 use arc_swap::Guard;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -172,6 +172,8 @@ impl Borrowed<'_> {
         cx: &Cx<'_>,
         mut act: impl FnMut(&[u8]) -> Result<T>,
     ) -> Result<T> {
+        #[cfg(not(target_os = "linux"))]
+        let _ = (is_verified, cx);
         match self {
             Borrowed::Memory(bytes) => act(bytes),
             #[cfg(target_os = "linux")]
