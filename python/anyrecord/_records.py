@@ -65,7 +65,7 @@ def open(
     - `format`: normally found out from the bytes. `"riegeli"` is only ever read when asked for.
     - `checksums=False` skips every hash, of tables as well as of records; structure is still checked.
     - `table="disk"` keeps the table of chunks in an unlinked temporary file, for files of very many chunks.
-    - `io`: local files are mapped into memory behind a guard, network and user-space file systems read by plain
+    - `io`: local files are mapped into memory, with protection against truncation, network and user-space file systems read by plain
       reads; `"plain"` and `"map"` choose one of them. `"direct"` reads past the page cache (Linux): for data that is
       larger than memory, in batches; a warning says so where the file system has no such reads.
     - `limits`: caps on what a file may claim, see `Limits`.

@@ -28,7 +28,7 @@ __all__ = ["ElasticLoader", "ElasticSampler", "Share", "Tail"]
 T = TypeVar("T")
 Tail: TypeAlias = Literal["pad", "drop", "uneven"]
 
-# How many record numbers are computed at once: enough to make the call cheap, little enough to be no memory.
+# How many record numbers are computed at once: enough to make the call cheap, a few kilobytes.
 _AT_ONCE = 1024
 
 

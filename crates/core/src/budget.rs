@@ -90,7 +90,7 @@ impl Held<'_> {
             }
             Err(held) => Err(Error::limit(EXHAUSTED)
                 .expected(format_args!("at most {most} bytes at once"))
-                .found(format_args!("{bytes} more than the {held} that are held"))
+                .found(format_args!("{bytes} more bytes requested, {held} already held"))
                 .hint("raise decoded_bytes in limits=")),
         }
     }

@@ -32,7 +32,7 @@ pub fn range(what: &'static str, begin: u64, length: u64, size: u64) -> Result<R
     }
 }
 
-/// A length from a file as a size in memory; an error where an address is too narrow for it.
+/// A length from a file as a size in memory; an error if it does not fit in an address.
 pub fn in_memory(what: &'static str, length: u64) -> Result<usize> {
     usize::try_from(length)
         .map_err(|_| Error::limit(format!("{what} of {length} bytes does not fit in memory")))

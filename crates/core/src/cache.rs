@@ -1,4 +1,4 @@
-//! What was costly to make, kept for the next who asks. Bounded by bytes; what was not used lately goes first.
+//! A cache of values that are expensive to make: bounded by bytes, with CLOCK eviction.
 
 use crate::process;
 use arc_swap::ArcSwap;
@@ -63,7 +63,7 @@ impl<K: Copy + Eq + Hash, V: Weight> Cache<K, V> {
     }
 
     fn with<T>(&self, act: impl FnOnce(MutexGuard<'_, Kept<K, V>>) -> T) -> T {
-        // A thread of the parent may have held the lock at the fork; nobody would ever open it here.
+        // A thread of the parent may have held the lock at the fork. It would never be unlocked here.
         if self.guarded.load().generation != process::generation() {
             self.guarded.store(Guarded::new());
         }

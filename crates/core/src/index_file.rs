@@ -1,6 +1,6 @@
 //! The side index of a local file: `.<name>.index` beside it, hidden so that no glob or folder takes it for data.
 //!
-//! It is a cache. One that is missing, damaged, of another file or of an older one is done without, and
+//! It is a cache. An index that is missing, damaged, or of another or older file is ignored, and
 //! [`build`] makes a new one.
 
 use crate::cx::Cx;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Opening a file is mostly waiting, so there are more threads than cores; each small file costs about two reads.
 const OPENERS: usize = 16;
-/// So few files are open sooner than threads are started.
+/// Up to this many files, starting threads costs more than opening.
 const FEW: usize = 4;
 
 /// Opens files, in the given order, as one data set. The first error, in that order, is returned.

@@ -1,7 +1,7 @@
 //! Threads that decode. Made when there is first enough work for them, kept for the life of the process.
 //!
 //! A forked child has no threads of its parent, so it makes its own, if it is told to have any: by default a process
-//! that was started to work for another one decodes alone, because its brothers have the other cores.
+//! that was started to work for another one decodes alone, because other worker processes already use the remaining cores.
 
 use crate::process;
 use arc_swap::ArcSwapOption;

@@ -32,7 +32,7 @@ pub fn set_worker() {
     WORKER.store(true, Ordering::Relaxed);
 }
 
-/// Whether this process was forked or started to work for another one, which then has more of them.
+/// Whether this is a worker process, probably one of several.
 pub fn is_worker() -> bool {
     generation() > 0 || WORKER.load(Ordering::Relaxed)
 }

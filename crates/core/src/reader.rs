@@ -115,7 +115,7 @@ impl Plan<'_> {
         if matches!(error.kind(), Kind::Memory) { self.attribute(error) } else { error }
     }
 
-    /// Adds the file and the record to an error. Damage in a file that was cut meanwhile is the cut.
+    /// Adds the file and the record to an error. If the file was truncated meanwhile, that is reported instead of the damage.
     #[cold]
     fn attribute(&self, error: Error) -> Error {
         let storage = self.source.storage();
@@ -391,12 +391,12 @@ fn row_of(plan: &Plan<'_>, chunk: &Chunk, decoded: Arc<Decoded>, row: u64) -> Re
     ))
 }
 
-/// How bytes of a mapped file are got at.
+/// How a mapped file is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     /// Out of the map: nothing is faster for what the page cache has.
     Map,
-    /// By a system call. Of a cold record all pages are asked for at once then, where the map would stop at each; with
+    /// By a system call. One call requests all pages of a cold record; the map would fault on each in turn. With
     /// sixteen threads on two cores that is a third faster.
     Call,
 }
@@ -425,7 +425,7 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
             out.copy_from_slice(row.as_ref());
             Ok(())
         }
-        PlannedRead::Kept(_) => Err(Error::argument("the record has another size than its place")),
+        PlannedRead::Kept(_) => Err(Error::argument("the record's size differs from its output buffer")),
         PlannedRead::Stored(Way::Shared(..)) => {
             Err(Error::argument("the size of this record is not known before it is read"))
         }

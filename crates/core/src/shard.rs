@@ -1,4 +1,4 @@
-//! One file of a data set, or a range of its records. Opened when it is needed, the same file for ever after.
+//! One file of a data set, or a range of its records. Opened on first use; opening it again must find the same file.
 
 use crate::budget::Budget;
 use crate::cx::Cx;
@@ -243,7 +243,7 @@ impl Shard {
         self.users.fetch_add(1, AcqRel);
     }
 
-    /// One reader less has it. With the last one go its descriptor and its map.
+    /// One reader less has it. The last one closes its descriptor and its map.
     pub fn release(&self) {
         if self.users.fetch_sub(1, AcqRel) == 1
             && let Some(source) = self.opened.get()

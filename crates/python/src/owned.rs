@@ -101,7 +101,7 @@ impl<T> Owned<T> {
             Err(TryLockError::WouldBlock) => {}
         }
         if self.holder.load(Relaxed) == this_thread() {
-            return Err(Error::closed("it is in use by a call further up")
+            return Err(Error::closed("it is already in use by the call that invoked your file object")
                 .hint("a file object must not use what is using it"));
         }
         if !self.is_of_this_process() {

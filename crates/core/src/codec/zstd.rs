@@ -116,7 +116,7 @@ fn stored_frame(input: &[u8]) -> Option<&[u8]> {
         .then_some(content)
 }
 
-/// Input shorter than this is never worth compressing to the library, which stores it in one block.
+/// The library never compresses input shorter than this. It stores it in one block.
 const STORED_BELOW: usize = 7;
 
 /// Appends `input` as one frame, which states its size.

@@ -1,4 +1,4 @@
-//! Which format a file is of: its bytes say, and where they cannot, its name or the caller.
+//! Finds a file's format from its bytes, else from its name or from what the caller says.
 
 use super::array_record::ArrayRecord;
 use super::ffrecord::FfRecord;

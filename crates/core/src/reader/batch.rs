@@ -23,15 +23,15 @@ const HELD_BYTES: usize = 32 << 20;
 const FETCH_BYTES: u64 = 16 << 20;
 /// Records fetched at once: enough for the queue of any disk, and few enough to be decoded while the next come.
 const WAVE: usize = 256;
-/// How many times that may wait to be decoded.
+/// How many fetched waves may wait to be decoded.
 const WAVES_HELD: usize = 4;
-/// How many records before its turn the table's entry of a record is asked for, and its bytes.
+/// How many records ahead a table entry is prefetched, and the bytes of a record.
 const ENTRIES_AHEAD: usize = 16;
 const BYTES_AHEAD: usize = 4;
 /// Ranges of a batch that are looked up in the page cache, to tell whether the batch is cold.
 const PROBES: usize = 8;
 
-// What things take, in nanoseconds, as far as is needed to tell whether a second thread pays.
+// Rough costs in nanoseconds, to decide whether a second thread is worth it.
 /// A record, besides its bytes.
 const RECORD: u64 = 150;
 /// A record that is decompressed, besides its bytes, which take a nanosecond each.
@@ -481,7 +481,7 @@ fn attribute<'p, 'a: 'p>(
     }
 }
 
-/// The error for places that could not be made, told of the largest record: where there is no memory, it is the cause.
+/// Names the largest record in the error for memory that cannot be had: it is the likely cause.
 #[cold]
 fn no_room<'p, 'a: 'p>(
     error: Error,

@@ -4,12 +4,12 @@
 //! and other threads should run meanwhile. We cannot know in advance whether a read hits the page cache without a system
 //! call, so the last reads are the guess for the next one: after a hot streak at most one cold read holds the lock.
 //!
-//! Time alone would take a read for cold that was only slow, because others had the processor. So a slow one is cold
-//! only if the system says that somebody waited for a disk meanwhile, which is asked of slow reads alone.
+//! By time alone, a read that waited for the processor would look cold. So a slow read counts as cold only if the system
+//! says that a thread waited for a disk meanwhile. Only slow reads ask.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// So many reads are made without the lock after a cold one.
+/// After a cold read, this many reads release the interpreter's lock.
 const SUSPECT: u32 = 64;
 /// A copy out of the page cache takes less than this many ticks of the processor's clock (10 to 30 µs), and so many
 /// more for each record and for each byte, which may have to be decompressed.
@@ -19,7 +19,7 @@ const HOT_BYTE: u64 = 4;
 
 /// Whether reads have hit the page cache lately.
 pub struct PageCacheHint {
-    /// So many reads are made before it is believed again that reads are hot.
+    /// How many more reads must be hot before the next one is expected to be.
     suspects: AtomicU32,
 }
 
@@ -123,7 +123,7 @@ mod waits {
 
 #[cfg(not(target_os = "linux"))]
 mod waits {
-    /// Nobody can tell, so it is believed.
+    /// There is no counter here. A slow read is taken for a cold one.
     pub fn happened(_is_one: bool, _by_calls: bool) -> bool {
         true
     }

@@ -119,7 +119,7 @@ fn read_queued(wanted: &mut [Wanted<'_, '_>], is_ring_wanted: bool) -> Option<Re
     result
 }
 
-/// What a ring is for, without it: threads take the ranges a few at a time, in the order in which they lie.
+/// The fallback without a ring: threads take the ranges a few at a time, in the order of the file.
 fn read_in_threads(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
     let threads = wanted.len().div_ceil(SHARE).min(THREADS);
     let shares = Mutex::new(wanted.chunks_mut(SHARE));
@@ -188,7 +188,7 @@ impl Wanted<'_, '_> {
     }
 }
 
-/// Whether the page cache is all there is of a file. Linux takes the switch there since 6.6, and means nothing by it.
+/// Whether the page cache is all there is of a file. Linux accepts O_DIRECT there since 6.6 and ignores it.
 fn is_in_memory(file: &File) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58F6;

@@ -122,7 +122,7 @@ impl LocalFile {
     /// What whoever opened it should know about the way it is read: `"read ..."`.
     pub fn warning(&self) -> Option<&'static str> {
         self.is_refused.then_some(
-            "read through the page cache, because the file system has no reads past it, which io=\"direct\" asks for",
+            "read through the page cache, because the file system does not support O_DIRECT, which io=\"direct\" needs",
         )
     }
 

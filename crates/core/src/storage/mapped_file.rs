@@ -25,7 +25,7 @@ impl<'a> MappedRange<'a> {
         self.bytes
     }
 
-    /// Whether what was made of the bytes is to be believed. If not, [`read_again`](Self::read_again) has the right
+    /// Whether a result that was computed from the bytes can be trusted. If not, [`read_again`](Self::read_again) has the right
     /// ones, or says what is wrong. `is_verified`: a checksum covers the bytes; `is_ok`: they made sense.
     #[inline(always)]
     pub fn is_intact(&self, is_verified: bool, is_ok: bool) -> Result<bool> {

@@ -25,7 +25,7 @@ use mixture::{Mixture, Until};
 pub use numbers::fingerprint;
 use std::sync::Arc;
 
-/// How many views may be stacked: what nobody needs, and a bound on recursion.
+/// How many views may be stacked: more than anyone needs, and a bound on recursion.
 const DEEPEST: usize = 64;
 /// How many views one view may be made of: a bound on what a pickle of it takes.
 const MOST_PARTS: u64 = 1 << 20;
@@ -112,7 +112,7 @@ pub struct Mixed {
     size: Size,
 }
 
-/// An order that chance and a seed have made.
+/// A pseudo-random order, chosen by a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Any record at any position.
@@ -158,7 +158,7 @@ impl Order {
         }
     }
 
-    /// The position of what must be below [`len`](Self::len).
+    /// The position of `found`, which must be below [`len`](Self::len).
     pub fn inverse(&self, found: u64) -> u64 {
         match self {
             Order::Full { permutation, .. } => permutation.inverse(found),

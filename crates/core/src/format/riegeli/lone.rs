@@ -54,7 +54,7 @@ pub fn find(begin: u64, stored: &[u8], size: usize) -> Option<Lone<'_>> {
 }
 
 /// Puts the record into `out`, which has its size, if the chunk that begins at `begin` is as expected and verified.
-/// False: nothing can be said, and `out` holds anything.
+/// False: use the general way; what `out` holds is undefined.
 #[inline]
 pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> bool {
     let Some(Lone { header, data, record }) = find(begin, stored, out.len()) else { return false };
