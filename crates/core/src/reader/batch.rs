@@ -335,33 +335,20 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
             });
         }
         let mut buffer = bytes::zeroed("chunks", lengths.iter().sum::<usize>() as u64)?;
-        let (mut fetches, mut rest) = (Vec::<Fetch<'_, '_>>::new(), &mut buffer[..]);
-        let (mut shard, mut begins) = (None, Vec::new());
-        for (number, ((plan, place), &length)) in jobs.iter_mut().zip(&lengths).enumerate() {
-            let (stored, behind) = rest.split_at_mut(length);
+        let mut rest = &mut buffer[..];
+        let reads = jobs.iter_mut().zip(&lengths).filter_map(|((plan, place), &length)| {
+            let (stored, behind) = std::mem::take(&mut rest).split_at_mut(length);
             rest = behind;
             let op = match &plan.place {
                 PlannedRead::Stored(Way::Plain(range)) => ReadOp { at: range.start, out: place },
                 PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
                     ReadOp { at: range.start, out: stored }
                 }
-                _ => continue,
+                _ => return None,
             };
-            match fetches.last_mut().filter(|_| shard == Some(plan.shard)) {
-                Some(fetch) => fetch.ops.push(op),
-                None => {
-                    fetches.push(Fetch { storage: plan.source.storage(), ops: vec![op] });
-                    begins.push(number);
-                    shard = Some(plan.shard);
-                }
-            }
-        }
-        let fetched = fetch(&mut fetches, cx);
-        fetched.map_err(|(job, error)| {
-            let plans = jobs[begins[job]..].iter().map(|(plan, _)| *plan);
-            let source = jobs[begins[job]].0.source;
-            attribute(plans, source, error)
-        })?;
+            Some((*plan, op))
+        });
+        fetch_planned(reads, cx)?;
         Ok(Fetched { jobs, buffer, lengths })
     }
 
@@ -434,25 +421,37 @@ fn fetch_chunks(plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Option<Vec<u8>>>
             None => None,
         });
     }
-    let (mut fetches, mut begins, mut shard) = (Vec::<Fetch<'_, '_>>::new(), Vec::new(), None);
-    for (number, (plan, out)) in plans.iter().zip(&mut all).enumerate() {
-        let (Some(chunk), Some(out)) = (plan.chunk(), out) else { continue };
-        let op = ReadOp { at: chunk.stored.start, out };
-        match fetches.last_mut().filter(|_| shard == Some(plan.shard)) {
-            Some(fetch) => fetch.ops.push(op),
-            None => {
+    let reads = plans.iter().zip(&mut all).filter_map(|(plan, out)| {
+        let (chunk, out) = plan.chunk().zip(out.as_mut())?;
+        Some((*plan, ReadOp { at: chunk.stored.start, out }))
+    });
+    fetch_planned(reads, cx)?;
+    Ok(all)
+}
+
+/// Reads ranges of many files together. The plans that they belong to are sorted by file.
+fn fetch_planned<'p, 'a: 'p, 'o>(
+    reads: impl Iterator<Item = (&'p Plan<'a>, ReadOp<'o>)>,
+    cx: &Cx<'_>,
+) -> Result<()> {
+    // For each file, what to read of it, and the records that it is for.
+    let (mut fetches, mut wanted) = (Vec::<Fetch<'p, 'o>>::new(), Vec::<Vec<&'p Plan<'a>>>::new());
+    for (plan, op) in reads {
+        match fetches.last_mut().zip(wanted.last_mut()) {
+            Some((fetch, plans)) if plans[0].shard == plan.shard => {
+                fetch.ops.push(op);
+                plans.push(plan);
+            }
+            _ => {
                 fetches.push(Fetch { storage: plan.source.storage(), ops: vec![op] });
-                begins.push(number);
-                shard = Some(plan.shard);
+                wanted.push(vec![plan]);
             }
         }
     }
-    let fetched = fetch(&mut fetches, cx);
-    fetched.map_err(|(job, error)| {
-        let plans = &plans[begins[job]..];
+    fetch(&mut fetches, cx).map_err(|(file, error)| {
+        let plans = &wanted[file];
         attribute(plans.iter().copied(), plans[0].source, error)
-    })?;
-    Ok(all)
+    })
 }
 
 /// How many of the plans to fetch at once: at least one, and not more bytes than [`FETCH_BYTES`].
