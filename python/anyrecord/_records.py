@@ -65,11 +65,12 @@ def open(
     - `format`: normally found out from the bytes. `"riegeli"` is only ever read when asked for.
     - `checksums=False` skips every hash, of tables as well as of records; structure is still checked.
     - `table="disk"` keeps the table of chunks in an unlinked temporary file, for files of very many chunks.
-    - `io`: local files are mapped into memory, with protection against truncation, network and user-space file systems read by plain
-      reads; `"plain"` and `"map"` choose one of them. `"direct"` reads past the page cache (Linux): for data that is
-      larger than memory, in batches; a warning says so where the file system has no such reads.
+    - `io`: local files are mapped into memory, with protection against truncation. Network and user-space file systems
+      are read by plain reads. `"plain"` and `"map"` choose one of them. `"direct"` reads past the page cache (Linux):
+      for data that is larger than memory, in batches; a warning says so where the file system has no such reads.
     - `limits`: caps on what a file may claim, see `Limits`.
-    - `cache_bytes`: how much to keep of decoded chunks that hold several records.
+    - `cache_bytes`: how much to keep of decoded chunks that hold several records. The last chunk is kept even if it is
+      larger; with 0 none is.
     - `threads`: how many threads decode a large batch, the calling one among them; 0 and 1 mean the calling thread
       alone. By default there are as many as cores, at most 16; in a worker process (forked, or started by
       `multiprocessing`) only the calling one. One record is never handed to another thread.

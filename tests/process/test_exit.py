@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,9 @@ PROGRAMS = {
     "a folder": "folder = anyrecord.Folder('folder.ffr')\ndef act(): return [folder[f'{i}'] for i in range(20)]",
 }
 
+DISCARDED = re.compile(r".*RuntimeWarning: .* still open at the end of the program, and discarded.*\n(  .*\n)?")
+"""What is told of a writer that a thread has not closed when the program ends."""
+
 SCRIPT = """
 import io, itertools, mmap, os, pathlib, shutil, sys, threading, traceback, warnings
 import anyrecord
@@ -103,6 +107,8 @@ def run():
         while True:
             act()
             step()
+    except anyrecord.ClosedError:  # at the end of the program, open writers are discarded with a warning
+        if "writer" not in traceback.format_exc(): raise
     except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -139,14 +145,15 @@ def test_the_interpreter_exits_while_daemon_threads_work(folder: Path, tmp_path:
     for steps in (0, 3, 20):
         script = SCRIPT.format(program=PROGRAMS[name], steps=steps)
         ran = subprocess.run(
-            [sys.executable, "-W", "error", "-c", script],
+            [sys.executable, *([] if name.startswith("writing") else ["-W", "error"]), "-c", script],
             capture_output=True,
             text=True,
             cwd=tmp_path,
             timeout=LIMIT_SECONDS,
             check=False,
         )
-        assert (ran.returncode, ran.stderr) == (0, "")
+        told = DISCARDED.sub("", ran.stderr) if name.startswith("writing") else ran.stderr
+        assert (ran.returncode, told) == (0, "")
 
 
 def test_the_end_of_a_sub_interpreter_stops_nobody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

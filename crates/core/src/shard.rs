@@ -28,8 +28,6 @@ pub struct Source {
     pub is_packed: bool,
     /// Whether what is read is verified by checksums.
     pub is_verified: bool,
-    /// Whether its bytes can be looked at in place: what [`Storage::mapped`] says, at hand.
-    pub is_mapped: bool,
 }
 
 impl Source {
@@ -65,8 +63,7 @@ impl Source {
             error.in_file(storage.name())
         })?;
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
-        let (is_verified, is_mapped) = (options.checksums, storage.mapped().is_some());
-        Ok(Source { opened, format, table, is_packed, is_verified, is_mapped })
+        Ok(Source { opened, format, table, is_packed, is_verified: options.checksums })
     }
 
     /// The bytes.
@@ -78,7 +75,13 @@ impl Source {
     /// What can be done with bytes that are in memory already. None: they have to be read.
     #[inline]
     pub fn mapped(&self) -> Option<&dyn Mapped> {
-        if self.is_mapped { self.opened.mapped() } else { None }
+        self.opened.mapped()
+    }
+
+    /// Whether bytes can be looked at in place, now: not after a memory map had a fault.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.opened.is_mapped()
     }
 
     /// What whoever opened it should know about the way it is read: `"read ..."`.

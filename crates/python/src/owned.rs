@@ -139,7 +139,8 @@ impl<T> Drop for Held<'_, T> {
         self.owned.holder.store(0, Relaxed);
         // SAFETY: dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.guard) };
-        if self.owned.waiting.load(SeqCst) > 0 {
+        // In a forked child nobody waits, and a thread of the parent may have held `turn` at the fork.
+        if self.owned.waiting.load(SeqCst) > 0 && self.owned.is_of_this_process() {
             drop(self.owned.turn.lock().unwrap_or_else(PoisonError::into_inner));
             self.owned.given_back.notify_one();
         }

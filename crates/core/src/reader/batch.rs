@@ -152,7 +152,7 @@ impl Reader {
             return;
         }
         let mut ranges: Vec<(usize, Range<u64>, &Source)> = plans
-            .filter(|plan| plan.source.is_mapped)
+            .filter(|plan| plan.source.is_mapped())
             .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
             .collect();
         let length = |range: &Range<u64>| (range.end.saturating_sub(range.start)) as usize;
@@ -384,7 +384,7 @@ fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
 impl Plan<'_> {
     /// Whether it can be read without a system call, as far as is known.
     fn is_mapped(&self) -> bool {
-        matches!(self.place, PlannedRead::Kept(_)) || self.source.is_mapped
+        matches!(self.place, PlannedRead::Kept(_)) || self.source.is_mapped()
     }
 
     /// About how many nanoseconds it takes to put a record of that size into its place.
@@ -412,7 +412,7 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
 fn fetch_chunks(plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Option<Vec<u8>>>> {
     let mut all = Vec::with_capacity(plans.len());
     for plan in plans {
-        let chunk = plan.chunk().filter(|_| !plan.source.is_mapped);
+        let chunk = plan.chunk().filter(|_| !plan.source.is_mapped());
         all.push(match chunk {
             Some(chunk) => {
                 let length = stored_length(plan.source, &chunk.stored).map_err(|e| plan.attribute(e))?;

@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use arc_swap::Guard;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 /// How a local file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +111,14 @@ impl LocalFile {
     pub fn into_mapped(self: Arc<Self>) -> Option<Arc<dyn Mapped>> {
         #[cfg(target_os = "linux")]
         return self.map.is_some().then_some(self as Arc<dyn Mapped>);
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+
+    /// A number that is 0 as long as the file can be read from its map; none if it is not mapped.
+    pub fn map_flag(&self) -> Option<&'static AtomicU8> {
+        #[cfg(target_os = "linux")]
+        return self.map.as_ref().map(Map::flag);
         #[cfg(not(target_os = "linux"))]
         None
     }

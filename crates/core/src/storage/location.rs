@@ -7,6 +7,7 @@ use super::{Mapped, Storage};
 use crate::error::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Acquire};
 
 /// Where bytes are.
 #[derive(Clone)]
@@ -67,11 +68,16 @@ impl Location {
                 let file = LocalFile::open_as(self.name(), absolute, &files.handles, io)?;
                 let (handle, warning) = (Some(file.handle().clone()), file.warning());
                 let file = Arc::new(file);
-                Ok(Opened { mapped: file.clone().into_mapped(), storage: file, handle, warning })
+                let (map_flag, mapped) = (file.map_flag(), file.clone().into_mapped());
+                Ok(Opened { mapped, map_flag, storage: file, handle, warning })
             }
-            Location::Handed(storage) => {
-                Ok(Opened { storage: storage.clone(), mapped: None, handle: None, warning: None })
-            }
+            Location::Handed(storage) => Ok(Opened {
+                storage: storage.clone(),
+                mapped: None,
+                map_flag: None,
+                handle: None,
+                warning: None,
+            }),
         }
     }
 }
@@ -82,6 +88,8 @@ pub struct Opened {
     pub storage: Arc<dyn Storage>,
     /// The same, where it is a mapped file: at hand, because every read of a record asks for it.
     mapped: Option<Arc<dyn Mapped>>,
+    /// Of a mapped file: 0 as long as its map can be read from. After a fault it is read like any other file.
+    map_flag: Option<&'static AtomicU8>,
     /// The place of its descriptor, if it has one.
     handle: Option<Arc<Handle>>,
     /// What whoever opened it should know about the way it is read: `"read ..."`.
@@ -95,6 +103,15 @@ impl Opened {
         match &self.mapped {
             Some(mapped) => Some(&**mapped),
             None => self.storage.mapped(),
+        }
+    }
+
+    /// Whether bytes can be looked at in place, now.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        match self.map_flag {
+            Some(flag) => flag.load(Acquire) == 0,
+            None => self.mapped().is_some(),
         }
     }
 

@@ -17,7 +17,7 @@ use super::map_registry::{REGISTRY, Slot};
 use super::sigbus;
 use std::fs::File;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
 
 /// A mapped file.
 pub struct Map {
@@ -66,6 +66,11 @@ impl Map {
         // handler. The file may change under us: readers copy or hash the bytes and verify the result, and rely on
         // no two looks being the same.
         unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.len) }
+    }
+
+    /// A number that is 0 as long as the map can be read from.
+    pub fn flag(&self) -> &'static AtomicU8 {
+        self.slot.flag()
     }
 
     /// Whether the map can be read from.

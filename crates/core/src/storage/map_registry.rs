@@ -49,6 +49,11 @@ impl Slot {
         }
     }
 
+    /// The state as a number that is 0 while the range is intact: for whoever asks so often that a call is too much.
+    pub fn flag(&'static self) -> &'static AtomicU8 {
+        &self.state
+    }
+
     /// Marks a fault. A range that was closed stays closed.
     pub fn mark_faulted(&self) {
         let _ = self.state.compare_exchange(MapState::Intact as u8, MapState::Faulted as u8, SeqCst, SeqCst);
