@@ -61,14 +61,15 @@ def compared(results: Results, stores: list[tuple[str, str, str, str]], ways: di
     rows = []
     for what, ours, against, named in stores:
         found = [ratios(rows_of, ours, against, size) for size, rows_of in sizes.items()]
+        if not any(row.keys() & ways.keys() for row in found):
+            continue
         cells = [
             "no random access"
             if (against, way) in NO_RANDOM_ACCESS
             else ", ".join(times(row[way]) for row in found if way in row)
             for way in ways
         ]
-        if any(cells):
-            rows.append((f"{what}, against {named}", cells))
+        rows.append((f"{what}, against {named}", cells))
     return f"Times faster at {', '.join(sizes)}:\n\n" + markdown(list(ways.values()), rows)
 
 

@@ -101,6 +101,7 @@ def stat_of(path: str) -> os.stat_result:
     try:
         return os.stat(path)
     except FileNotFoundError as error:
+        refuse_unfinished_file(path)
         hint = _shards_hint(path)
         if not hint:
             raise

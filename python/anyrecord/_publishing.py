@@ -30,7 +30,7 @@ __all__ = [
 T = TypeVar("T")
 
 _SUFFIX = ".publish"
-ATTEMPTS = 3
+ATTEMPTS = 8
 """How often to look when a set is replaced meanwhile. That takes a moment, so a second look nearly always does."""
 
 
@@ -133,5 +133,12 @@ def unmixed(find: Callable[[], list[F]], act: Callable[[list[F]], T]) -> T:
         if unchanged.holds():
             return result
     files = find()
-    with Unchanged([file.path for file in files]):
-        return act(files)
+    try:
+        with Unchanged([file.path for file in files]):
+            return act(files)
+    except FileNotFoundError as error:
+        if error.filename is None or os.path.lexists(error.filename):  # a link that leads nowhere
+            raise
+        raise PublishError(
+            f"{error.filename} was there a moment ago: its set is being replaced; read it again", path=error.filename
+        ) from error

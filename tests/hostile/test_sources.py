@@ -206,7 +206,7 @@ def test_a_file_object_may_give_fewer_bytes_than_asked_for(case: Case, kind: typ
     ("kind", "error"),
     [
         (LongerThanItIs, TruncatedError),
-        (GivesTooMuch, TruncatedError),
+        (GivesTooMuch, ValueError),
         (GivesText, TypeError),
         (GivesNothing, TypeError),
         (CannotSeek, ValueError),
