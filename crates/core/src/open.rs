@@ -4,6 +4,7 @@ use crate::cx::Cx;
 use crate::error::Result;
 use crate::format::ReadOptions;
 use crate::parallel;
+use crate::process;
 use crate::shard::{RecordRange, Shard};
 use crate::storage::location::Location;
 use std::sync::Arc;
@@ -20,7 +21,10 @@ pub fn open_files(
     options: ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Vec<Arc<Shard>>> {
-    let threads = if files.len() <= FEW { 1 } else { OPENERS };
+    // A forked child starts no short-lived threads: for a new thread the C library may take the stack of one that was
+    // ending in the parent at the moment of the fork, and free its thread-local memory a second time (seen with glibc
+    // 2.36). Pools are started once, which makes it much rarer.
+    let threads = if files.len() <= FEW || process::generation() > 0 { 1 } else { OPENERS };
     parallel::for_each(&files, threads, cx, |(location, range), cx| {
         Shard::open(location.clone(), *range, format, options, cx).map(Arc::new)
     })
