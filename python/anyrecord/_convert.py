@@ -305,6 +305,7 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
     progress = job.progress
     step = None if progress is None else Progress(progress, job.total, before)
     writer = new_writer(path, creating, job.options)
+    writer._advice = "wait for convert to return before the program ends"
     try:
         if job.view is None:
             total = sum(os.path.getsize(file.path) for file in files)

@@ -59,6 +59,7 @@ def pack(
     files.scan(folder, files.tree, (), 0)
     tell = Progress(progress, sum(files.sizes))
     with create(name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=len(files.paths) + 1) as out:
+        out._advice = "wait for pack to return before the program ends"
         done = 0
         for path, size in zip(files.paths, files.sizes, strict=True):
             out.write(_contents(path))

@@ -74,6 +74,8 @@ class Writer(_core.Writer):
     _overwrite: bool
     _names: list[str] | None = None
     """What was published; None before."""
+    _advice: str = "use a with block, or call close()"
+    """What to do so that this writer is not discarded."""
 
     @property
     def paths(self) -> list[str]:
@@ -147,17 +149,15 @@ class Writer(_core.Writer):
         return self.closed and self._names is None
 
     def __del__(self) -> None:
-        self._give_up("dropped before it was closed")
-
-    def _give_up(self, how: str) -> None:
-        """Throws away what was written, if it was neither published nor discarded, and warns."""
         # A writer in a forked child belongs to its parent; the core leaves that one alone and returns False.
-        if not self._discard():
-            return
+        if self._discard():
+            self._warn_of_discard("dropped before it was closed")
+
+    def _warn_of_discard(self, how: str) -> None:
         whole = "what was written there is incomplete" if self._path is None else "nothing was published"
         warnings.warn(
             f"a writer of {self._path or 'a file object'} with {self.num_records} records was {how}; {whole}: "
-            "use a with block, or call close()",
+            f"{self._advice}",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -175,8 +175,9 @@ _ALIVE: weakref.WeakSet[Writer] = weakref.WeakSet()
 @atexit.register
 def _give_up_at_exit() -> None:
     """For writers that are still there when the interpreter ends. Later, when they are dropped, nobody may be told."""
-    for writer in list(_ALIVE):
-        writer._give_up("still open at the end of the program, and discarded")
+    # First discard all, then warn: a warning may be an exception, and no temporary file shall stay because of it.
+    for writer in [writer for writer in list(_ALIVE) if writer._discard()]:
+        writer._warn_of_discard("still open at the end of the program, and discarded")
 
 
 def warn_of_leftovers(path: str, problem: str | None) -> None:

@@ -144,15 +144,16 @@ def test_the_interpreter_exits_while_daemon_threads_work(folder: Path, tmp_path:
             (tmp_path / path.name).write_bytes(path.read_bytes())
     for steps in (0, 3, 20):
         script = SCRIPT.format(program=PROGRAMS[name], steps=steps)
+        writes = name.startswith("writing") or name == "conversion"
         ran = subprocess.run(
-            [sys.executable, *([] if name.startswith("writing") else ["-W", "error"]), "-c", script],
+            [sys.executable, *([] if writes else ["-W", "error"]), "-c", script],
             capture_output=True,
             text=True,
             cwd=tmp_path,
             timeout=LIMIT_SECONDS,
             check=False,
         )
-        told = DISCARDED.sub("", ran.stderr) if name.startswith("writing") else ran.stderr
+        told = DISCARDED.sub("", ran.stderr) if writes else ran.stderr
         assert (ran.returncode, told) == (0, "")
 
 
@@ -174,3 +175,27 @@ def test_the_end_of_a_sub_interpreter_stops_nobody_else(folder: Path, monkeypatc
         print(len(found))
     """
     assert python(script) == "1\n"
+
+
+def test_open_writers_leave_no_temporary_file_where_warnings_are_errors(tmp_path: Path) -> None:
+    script = (
+        "import threading\n"
+        "import anyrecord\n"
+        "opened = threading.Event()\n"
+        "def hold():  # a daemon thread keeps its variables for ever: nothing drops these writers\n"
+        "    writers = [anyrecord.create(f'{name}.ffr') for name in 'abc']\n"
+        "    opened.set()\n"
+        "    threading.Event().wait()\n"
+        "threading.Thread(target=hold, daemon=True).start()\n"
+        "opened.wait()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+    assert "still open at the end of the program" in ran.stderr
+    assert list(tmp_path.iterdir()) == []
