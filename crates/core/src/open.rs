@@ -1,31 +1,246 @@
-//! Opening many files at once: their tables are read in parallel, so that damage is an error at open.
+//! Opening many files at once: their tables are read together, so that damage is an error at open.
+//!
+//! Opening one file is a chain of a few small reads: the beginning, the end, the table. If files took turns, each read
+//! would cost the time that its disk or its server takes to answer. So the files go step by step together:
+//!
+//! 1. [`fetch`] reads the beginnings of all files at once;
+//! 2. every file is tried on the bytes that are in memory, and says which range it lacks ([`Partial`]);
+//! 3. [`fetch`] reads these ranges of all files at once, and so on.
+//!
+//! A file leaves when its table is read. A file with a large table, with damage, or without a table, is then opened by
+//! itself, in one of several threads. So there is one place that words errors, and no large table is copied.
 
 use crate::cx::Cx;
-use crate::error::Result;
-use crate::format::ReadOptions;
+use crate::error::{Error, Result};
+use crate::format::{Format, ReadOptions, Table, detect};
 use crate::parallel;
 use crate::process;
-use crate::shard::{RecordRange, Shard};
-use crate::storage::location::Location;
+use crate::shard::{RecordRange, Shard, Source};
+use crate::storage::ReadOp;
+use crate::storage::fetch::{Fetch, Queue, fetch};
+use crate::storage::location::{Location, Opened};
+use crate::storage::partial::{Partial, Piece};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// Opening a file is mostly waiting, so there are more threads than cores; each small file costs about two reads.
+/// Threads for what is mostly waiting: more than there are cores.
 const OPENERS: usize = 16;
-/// Up to this many files, starting threads costs more than opening.
+/// Up to this many files, opening them together costs more than it saves.
 const FEW: usize = 4;
+/// So many files go together.
+const TOGETHER: usize = 1024;
+/// Steps after which a file is opened by itself. The longest chain of a format with a table has 4.
+const STEPS: usize = 5;
+/// Bytes of all files that are in memory at once, besides their beginnings. A file that needs more is opened by itself.
+const MOST_BYTES: u64 = 64 << 20;
+/// Every format has something at the beginning.
+const BEGINNING: u64 = 4096;
+/// Bytes of one file that are fetched in one step.
+const MOST_OF_A_FILE: u64 = 1 << 20;
 
-/// Opens files, in the given order, as one data set. The first error, in that order, is returned.
+/// Opens files, in the given order, as one data set.
 pub fn open_files(
     files: Vec<(Location, RecordRange)>,
     format: Option<&str>,
     options: ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Vec<Arc<Shard>>> {
-    // A forked child starts no short-lived threads: for a new thread the C library may take the stack of one that was
-    // ending in the parent at the moment of the fork, and free its thread-local memory a second time (seen with glibc
-    // 2.36). Pools are started once, which makes it much rarer.
-    let threads = if files.len() <= FEW || process::generation() > 0 { 1 } else { OPENERS };
-    parallel::for_each(&files, threads, cx, |(location, range), cx| {
-        Shard::open(location.clone(), *range, format, options, cx).map(Arc::new)
-    })
+    let how = How { format, options };
+    if files.len() <= FEW {
+        return parallel::for_each(&files, 1, cx, |(location, range), cx| {
+            Shard::open(location.clone(), *range, format, options, cx).map(Arc::new)
+        });
+    }
+    let mut shards = Vec::with_capacity(files.len());
+    // More files than may be open would have to be opened again at every step.
+    for files in files.chunks(cx.budget.files().handles.limit().min(TOGETHER)) {
+        shards.extend(how.open_together(files, cx)?);
+    }
+    Ok(shards)
 }
+
+/// How files are to be opened.
+struct How<'a> {
+    format: Option<&'a str>,
+    options: ReadOptions,
+}
+
+/// A file that is being opened.
+struct Opening<'f> {
+    location: &'f Location,
+    range: RecordRange,
+    opened: Opened,
+    /// The bytes that were read so far: the pieces before `filled`.
+    pieces: Vec<Piece>,
+    filled: usize,
+    state: State,
+}
+
+enum State {
+    /// The next try may need more bytes.
+    Trying,
+    /// The table was read.
+    Done(&'static dyn Format, Box<dyn Table>),
+    /// It is opened by itself.
+    Alone,
+}
+
+/// The outcome of one try.
+enum Tried {
+    Table(&'static dyn Format, Box<dyn Table>),
+    Missing(Vec<Range<u64>>),
+    Failed,
+}
+
+impl How<'_> {
+    fn open_together(&self, files: &[(Location, RecordRange)], cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
+        // A forked child starts no short-lived threads: for a new thread the C library may take the stack of one that
+        // was ending in the parent at the moment of the fork, and free its thread-local memory a second time (seen
+        // with glibc 2.36). Pools are started once, which makes it much rarer.
+        let is_forked = process::generation() > 0;
+        let openers = if is_forked { 1 } else { OPENERS };
+        let cores = if is_forked { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
+        let mut opening = self.start(files, openers, cx)?;
+        self.read_tables(&mut opening, cores, cx)?;
+        self.finish(opening, openers, cx)
+    }
+
+    fn start<'f>(
+        &self,
+        files: &'f [(Location, RecordRange)],
+        threads: usize,
+        cx: &Cx<'_>,
+    ) -> Result<Vec<Opening<'f>>> {
+        parallel::for_each(files, threads, cx, |(location, range), cx| {
+            let opened = location.open(self.options.io, cx.budget.files())?;
+            let beginning = 0..BEGINNING.min(opened.storage.len());
+            let (state, pieces) = match opened.storage.queue() {
+                // It shares no queue with others, so reading it together with them gains nothing.
+                Queue::Own => (State::Alone, Vec::new()),
+                _ if self.is_without_table(location) => (State::Alone, Vec::new()),
+                _ => (State::Trying, vec![Piece::empty(beginning)]),
+            };
+            Ok(Opening { location, range: *range, opened, pieces, filled: 0, state })
+        })
+    }
+
+    /// Reads the tables of all files together, as far as that is any use.
+    fn read_tables(&self, opening: &mut [Opening<'_>], threads: usize, cx: &Cx<'_>) -> Result<()> {
+        read_missing(&mut still_trying(opening), cx)?;
+        let mut left = MOST_BYTES;
+        for _ in 0..STEPS {
+            let mut trying = still_trying(opening);
+            if trying.is_empty() {
+                break;
+            }
+            let tried = parallel::for_each(&trying, threads, cx, |file, cx| Ok(self.try_one(file, cx)))?;
+            trying.iter_mut().zip(tried).for_each(|(file, tried)| file.take(tried, &mut left));
+            read_missing(&mut still_trying(opening), cx)?;
+        }
+        Ok(())
+    }
+
+    /// Opens the others, each by itself.
+    fn finish(&self, opening: Vec<Opening<'_>>, threads: usize, cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
+        let alone: Vec<_> = opening.iter().filter(|file| !matches!(file.state, State::Done(..))).collect();
+        let sources = parallel::for_each(&alone, threads, cx, |file, cx| {
+            let storage = Partial::and_rest(&*file.opened.storage, &file.pieces[..file.filled]);
+            let (format, table) =
+                Source::read_table(&storage, file.location, self.format, &self.options, cx)?;
+            Ok(Source::new(file.opened.clone(), format, table, &self.options))
+        })?;
+        let mut sources = sources.into_iter();
+        let shard = |file: Opening<'_>| {
+            let source = match file.state {
+                State::Done(format, table) => Some(Source::new(file.opened, format, table, &self.options)),
+                State::Trying | State::Alone => sources.next(),
+            };
+            let source = source.ok_or_else(Error::cancellation)?;
+            let files = cx.budget.files().clone();
+            Shard::of_source(file.location.clone(), file.range, source, self.options, files).map(Arc::new)
+        };
+        opening.into_iter().map(shard).collect()
+    }
+
+    /// Whether the file seems to be of a format without a table: the chunks are searched for, through the whole file.
+    fn is_without_table(&self, location: &Location) -> bool {
+        let format = match self.format {
+            Some(name) => detect::by_name(name).ok(),
+            None => detect::by_suffix(&location.name()),
+        };
+        format.is_some_and(|format| format.has_side_index())
+    }
+
+    /// Reads the table of a file from the bytes that are in memory.
+    fn try_one(&self, file: &Opening<'_>, cx: &Cx<'_>) -> Tried {
+        let (options, storage) = (&self.options, Partial::only(&*file.opened.storage, &file.pieces));
+        let read = || {
+            let format = detect::named_or_detected(self.format, &storage, options, cx)?;
+            // Its name did not say that it has no table.
+            if format.has_side_index() {
+                return Err(Error::cancellation());
+            }
+            Ok((format, format.open(&storage, options, cx)?))
+        };
+        let read = read();
+        let missing = storage.into_missing();
+        match read {
+            _ if !missing.is_empty() => Tried::Missing(missing),
+            Ok((format, table)) => Tried::Table(format, table),
+            Err(_) => Tried::Failed,
+        }
+    }
+}
+
+impl Opening<'_> {
+    /// Takes the outcome of a try. What is missing becomes pieces to be filled, while `left` has room for them.
+    fn take(&mut self, tried: Tried, left: &mut u64) {
+        match tried {
+            Tried::Table(format, table) => self.state = State::Done(format, table),
+            Tried::Missing(ranges) => {
+                let bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+                if bytes > MOST_OF_A_FILE.min(*left) {
+                    self.state = State::Alone;
+                } else {
+                    *left -= bytes;
+                    self.pieces.extend(ranges.into_iter().map(Piece::empty));
+                }
+            }
+            Tried::Failed => self.state = State::Alone,
+        }
+        if matches!(self.state, State::Done(..)) {
+            *left += self.pieces.drain(..).skip(1).map(|piece| piece.bytes.len() as u64).sum::<u64>();
+        }
+    }
+
+    /// What is to be read next.
+    fn job(&mut self) -> Fetch<'_, '_> {
+        let empty = self.pieces[self.filled..].iter_mut();
+        let ops = empty.map(|piece| ReadOp { at: piece.at, out: &mut piece.bytes }).collect();
+        Fetch { storage: &*self.opened.storage, ops }
+    }
+}
+
+/// Fetches what the files lack. If that fails, each is opened by itself, and the one at fault returns the error.
+fn read_missing(files: &mut [&mut Opening<'_>], cx: &Cx<'_>) -> Result<()> {
+    let mut jobs: Vec<_> = files.iter_mut().map(|file| file.job()).collect();
+    let fetched = fetch(&mut jobs, cx);
+    drop(jobs);
+    if fetched.is_err() {
+        cx.check()?;
+    }
+    for file in files {
+        match fetched {
+            Ok(()) => file.filled = file.pieces.len(),
+            Err(_) => file.state = State::Alone,
+        }
+    }
+    Ok(())
+}
+
+fn still_trying<'o, 'f>(files: &'o mut [Opening<'f>]) -> Vec<&'o mut Opening<'f>> {
+    files.iter_mut().filter(|file| matches!(file.state, State::Trying)).collect()
+}
+
+#[cfg(test)]
+mod tests;

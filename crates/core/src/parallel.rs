@@ -77,11 +77,11 @@ impl Helpers {
 ///
 /// An error stops all threads at their next check. Of several errors the one of the first item is returned. Where the
 /// system refuses to start threads, those that are there do all the work.
-pub fn for_each<T: Sync, R: Send>(
-    items: &[T],
+pub fn for_each<'i, T: Sync, R: Send>(
+    items: &'i [T],
     threads: usize,
     cx: &Cx<'_>,
-    act: impl Fn(&T, &Cx<'_>) -> Result<R> + Sync,
+    act: impl Fn(&'i T, &Cx<'_>) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let (next, cancelled) = (AtomicUsize::new(0), Cancelled::default());
     let work = |cx: &Cx<'_>| {

@@ -41,7 +41,18 @@ impl Source {
         cx: &Cx<'_>,
     ) -> Result<Self> {
         let opened = location.open(options.io, cx.budget.files())?;
-        let storage = &*opened.storage;
+        let (format, table) = Source::read_table(&*opened.storage, location, format, options, cx)?;
+        Ok(Source::new(opened, format, table, options))
+    }
+
+    /// Detects the format unless it is given, and reads the table.
+    pub fn read_table(
+        storage: &dyn Storage,
+        location: &Location,
+        format: Option<&str>,
+        options: &ReadOptions,
+        cx: &Cx<'_>,
+    ) -> Result<(&'static dyn Format, Box<dyn Table>)> {
         let asked = format.map(detect::by_name).transpose()?;
         let open = || {
             let format = match asked {
@@ -55,15 +66,24 @@ impl Source {
             }
             Ok((format, format.open(storage, options, cx)?))
         };
-        let (format, table) = open().map_err(|error: Error| {
+        open().map_err(|error: Error| {
             let error = match asked {
                 Some(asked) => detect::name_other_format(error, asked, storage, options, cx),
                 None => error,
             };
             error.in_file(storage.name())
-        })?;
+        })
+    }
+
+    /// A storage and its table.
+    pub fn new(
+        opened: Opened,
+        format: &'static dyn Format,
+        table: Box<dyn Table>,
+        options: &ReadOptions,
+    ) -> Self {
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
-        Ok(Source { opened, format, table, is_packed, is_verified: options.checksums })
+        Source { opened, format, table, is_packed, is_verified: options.checksums }
     }
 
     /// The bytes.
@@ -141,10 +161,21 @@ impl Shard {
         cx: &Cx<'_>,
     ) -> Result<Self> {
         let source = Source::open(&location, format, &options, cx)?;
+        Shard::of_source(location, range, source, options, cx.budget.files().clone())
+    }
+
+    /// A range of a file that is open.
+    pub fn of_source(
+        location: Location,
+        range: RecordRange,
+        source: Source,
+        options: ReadOptions,
+        files: Arc<FileSet>,
+    ) -> Result<Self> {
         let range = range.within(source.table.records()).map_err(|e| e.in_file(source.storage().name()))?;
         Ok(Shard {
             location,
-            files: cx.budget.files().clone(),
+            files,
             format: Some(source.format.name().to_owned()),
             options,
             first: range.start,

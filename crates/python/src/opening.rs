@@ -3,7 +3,7 @@
 use crate::errors::Failure;
 use crate::file_like::FileLike;
 use crate::gil;
-use crate::interrupts::Interrupts;
+use crate::interrupts::{self, Interrupts};
 use anyrecord::format::{ReadOptions, Table, TableHome};
 use anyrecord::reader::Reader;
 use anyrecord::shard::{RecordRange, Shard};
@@ -177,7 +177,7 @@ impl Source {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
             if let Some(warning) =
-                with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?.table.warning()
+                interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?.table.warning()
             {
                 found.push((shard.name(), warning));
             }
@@ -190,7 +190,7 @@ impl Source {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
             if let Some(warning) =
-                with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?.warning()
+                interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?.warning()
             {
                 found.push((shard.name(), warning));
             }
@@ -206,7 +206,7 @@ impl Source {
     ) -> PyResult<Vec<(&'static str, u64, u64, u64, u64, Option<u64>, Option<String>, Option<String>)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
-            let source = with_cx(&shard.options().limits, |cx| shard.source(cx)).map_err(Failure)?;
+            let source = interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
             let about = source.table.describe();
             let (name, size) = (source.format.name(), source.storage().len());
             let chunks = chunks_of(shard, &*source.table).map_err(Failure)?;

@@ -12,7 +12,7 @@ pub mod riegeli;
 pub mod side_index;
 pub mod spare;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod tfrecord;
 pub mod walk;
 

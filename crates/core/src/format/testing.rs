@@ -1,12 +1,43 @@
 //! What tests of several formats do with whole files in memory.
 
+use super::options::WriteOptions;
 use super::{Format, ReadOptions, walk};
 use crate::cx::for_tests;
 use crate::error::Result;
 use crate::limits::Limits;
 use crate::shard::RecordRange;
 use crate::storage::memory::Memory;
+use crate::storage::output::ForwardOutput;
 use crate::verify::verify;
+
+/// A file with these records.
+pub fn write(format: &dyn Format, options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
+    write_in_groups(format, options, records, usize::MAX)
+}
+
+/// A file with these records, encoded in groups of at most `most`, so that small files have several groups too.
+pub fn write_in_groups(
+    format: &dyn Format,
+    options: &WriteOptions,
+    records: &[Vec<u8>],
+    most: usize,
+) -> Vec<u8> {
+    let mut encoder = format.encoder(options).unwrap();
+    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.job());
+    encoder.start(&mut out).unwrap();
+    for records in records.chunks(most) {
+        for record in records {
+            if let Some(group) = encoder.push(record).unwrap() {
+                encoder.place(job(group).unwrap(), &mut out).unwrap();
+            }
+        }
+        if let Some(group) = encoder.flush() {
+            encoder.place(job(group).unwrap(), &mut out).unwrap();
+        }
+    }
+    encoder.finish(&mut out).unwrap();
+    out.into_inner()
+}
 
 /// All records in order.
 pub fn scan(format: &dyn Format, file: &[u8]) -> Result<Vec<Vec<u8>>> {

@@ -83,6 +83,7 @@ impl Location {
 }
 
 /// A storage that was opened.
+#[derive(Clone)]
 pub struct Opened {
     /// The bytes.
     pub storage: Arc<dyn Storage>,

@@ -13,6 +13,7 @@
 //! | `direct`, `aligned`, `uring` | reads past the page cache with O_DIRECT, many in flight (Linux) |
 //! | [`handles`], [`file_set`] | the bound on open descriptors; what the files of a data set share |
 //! | [`memory`] | bytes that are already in memory |
+//! | [`partial`] | a storage of which some ranges are in memory, while it is being opened |
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
 //! | [`window`] | reading from front to back, in large pieces or skipping |
 //! | [`output`] | what a writer writes to |
@@ -41,6 +42,7 @@ mod map_registry;
 mod mapped_file;
 pub mod memory;
 pub mod output;
+pub mod partial;
 mod positional;
 pub mod publish;
 #[cfg(target_os = "linux")]

@@ -9,25 +9,13 @@ use crate::format::testing;
 use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Format, Probe, ReadOptions, Table, Way, detect, walk};
 use crate::shard::Shard;
-use crate::storage::{location::Location, memory::Memory, output::ForwardOutput};
+use crate::storage::{location::Location, memory::Memory};
 use crate::{Limits, Reader};
 use proptest::prelude::*;
 use std::sync::Arc;
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
-    let mut encoder = RecordIo.encoder(options).unwrap();
-    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.job());
-    encoder.start(&mut out).unwrap();
-    for record in records {
-        if let Some(group) = encoder.push(record).unwrap() {
-            encoder.place(job(group).unwrap(), &mut out).unwrap();
-        }
-    }
-    if let Some(group) = encoder.flush() {
-        encoder.place(job(group).unwrap(), &mut out).unwrap();
-    }
-    encoder.finish(&mut out).unwrap();
-    out.into_inner()
+    testing::write(&RecordIo, options, records)
 }
 
 fn options(codec: &str, chunk_bytes: u64) -> WriteOptions {

@@ -10,7 +10,7 @@ use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Format, Probe, ReadOptions, detect, walk};
 use crate::hash::crc32c;
 use crate::shard::Shard;
-use crate::storage::{Storage, location::Location, memory::Memory, output::ForwardOutput};
+use crate::storage::{Storage, location::Location, memory::Memory};
 use crate::{Limits, Reader};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -20,24 +20,7 @@ fn packed(wrapper: Wrapper, file: &[u8], level: u32) -> Vec<u8> {
 }
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
-    let mut encoder = TfRecord.encoder(options).unwrap();
-    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.job());
-    encoder.start(&mut out).unwrap();
-    for (i, record) in records.iter().enumerate() {
-        let mut group = encoder.push(record).unwrap();
-        // Groups of seven, so that small files have several parts too.
-        if i % 7 == 6 {
-            group = group.or_else(|| encoder.flush());
-        }
-        if let Some(group) = group {
-            encoder.place(job(group).unwrap(), &mut out).unwrap();
-        }
-    }
-    if let Some(group) = encoder.flush() {
-        encoder.place(job(group).unwrap(), &mut out).unwrap();
-    }
-    encoder.finish(&mut out).unwrap();
-    out.into_inner()
+    testing::write_in_groups(&TfRecord, options, records, 7)
 }
 
 fn codec(name: &str) -> WriteOptions {

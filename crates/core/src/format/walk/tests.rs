@@ -5,10 +5,10 @@ use crate::Limits;
 use crate::budget::Budget;
 use crate::cx::{Stop, for_tests};
 use crate::error::Kind;
-use crate::format::detect;
+use crate::format::{detect, testing};
 use crate::shard::RecordRange;
 use crate::storage::file_set::FileSet;
-use crate::storage::{memory::Memory, output::ForwardOutput};
+use crate::storage::memory::Memory;
 use crate::verify::{Report, verify};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -49,19 +49,7 @@ fn format_of(name: &str) -> &'static dyn Format {
 }
 
 fn write(way: &Way, records: &[Vec<u8>]) -> Vec<u8> {
-    let mut encoder = format_of(way.format).encoder(&way.options).unwrap();
-    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.job());
-    encoder.start(&mut out).unwrap();
-    let mut groups = Vec::new();
-    for record in records {
-        groups.extend(encoder.push(record).unwrap());
-    }
-    groups.extend(encoder.flush());
-    for group in groups {
-        encoder.place(job(group).unwrap(), &mut out).unwrap();
-    }
-    encoder.finish(&mut out).unwrap();
-    out.into_inner()
+    testing::write(format_of(way.format), &way.options, records)
 }
 
 fn numbered(count: u8) -> Vec<Vec<u8>> {

@@ -11,7 +11,7 @@ use crate::format::riegeli::{transpose_decode, writer};
 use crate::format::spare::Spare;
 use crate::format::{Encoded, Group};
 use crate::limits::Limits;
-use crate::storage::output::Output;
+use crate::storage::output::{ForwardOutput, Output};
 use proptest::prelude::*;
 
 const STORED: Compression = Compression { codec: Codec::None, level: 0, window_log: 0 };

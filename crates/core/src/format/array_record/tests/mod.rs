@@ -11,29 +11,15 @@ use crate::cx::for_tests;
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
 use crate::format::walk::{Depth, Span, Walk};
-use crate::format::{Decoded, Format, ReadOptions, Table, Way};
+use crate::format::{Decoded, Format, ReadOptions, Table, Way, testing};
 use crate::storage::memory::Memory;
-use crate::storage::output::ForwardOutput;
 
 fn options(codec: &str, group_size: i128) -> WriteOptions {
     WriteOptions::default().with_text("codec", codec).with_int("group_size", group_size)
 }
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
-    let mut encoder = ArrayRecord.encoder(options).unwrap();
-    let mut out = ForwardOutput::new("memory", Vec::new());
-    encoder.start(&mut out).unwrap();
-    let job = encoder.job();
-    let mut groups = Vec::new();
-    for record in records {
-        groups.extend(encoder.push(record).unwrap());
-    }
-    groups.extend(encoder.flush());
-    for group in groups {
-        encoder.place(job(group).unwrap(), &mut out).unwrap();
-    }
-    encoder.finish(&mut out).unwrap();
-    out.into_inner()
+    testing::write(&ArrayRecord, options, records)
 }
 
 fn open(format: &dyn Format, file: &[u8], options: &ReadOptions) -> Result<Box<dyn Table>> {

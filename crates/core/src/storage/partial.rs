@@ -1,0 +1,154 @@
+//! A storage of which some ranges are in memory. For anything else, a read goes to the storage, or it fails and the range
+//! is noted as missing.
+//!
+//! Opening a file reads a few ranges, and where the next one lies is known from the one before. With this storage the
+//! opening of many files runs until each lacks a range; then the ranges of all files are fetched together.
+
+use super::{ReadOp, Storage};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// Ranges are fetched in whole blocks of this size, so that small reads close to each other need one fetch.
+const BLOCK: u64 = 4096;
+
+/// Bytes of a storage that were fetched.
+pub struct Piece {
+    /// Offset of the first byte.
+    pub at: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Piece {
+    /// Room for a range, to be filled.
+    pub fn empty(range: Range<u64>) -> Self {
+        Piece { at: range.start, bytes: vec![0; (range.end - range.start) as usize] }
+    }
+}
+
+/// A storage of which some pieces are in memory.
+pub struct Partial<'a> {
+    storage: &'a dyn Storage,
+    pieces: &'a [Piece],
+    /// What was asked for in vain. None: what is not in a piece is read from the storage.
+    missing: Option<Mutex<Vec<Range<u64>>>>,
+}
+
+impl<'a> Partial<'a> {
+    /// A storage of which only the pieces can be read.
+    pub fn only(storage: &'a dyn Storage, pieces: &'a [Piece]) -> Self {
+        Partial { storage, pieces, missing: Some(Mutex::default()) }
+    }
+
+    /// A storage that is read where the pieces do not do.
+    pub fn and_rest(storage: &'a dyn Storage, pieces: &'a [Piece]) -> Self {
+        Partial { storage, pieces, missing: None }
+    }
+
+    /// What was asked for and is not in any piece, in whole blocks.
+    pub fn into_missing(self) -> Vec<Range<u64>> {
+        let mut missing = self.missing.and_then(|missing| missing.into_inner().ok()).unwrap_or_default();
+        missing.sort_unstable_by_key(|range| range.start);
+        missing.dedup();
+        missing
+    }
+
+    fn find(&self, at: u64, length: usize) -> Option<&'a [u8]> {
+        self.pieces.iter().find_map(|piece| {
+            let begin = usize::try_from(at.checked_sub(piece.at)?).ok()?;
+            piece.bytes.get(begin..begin.checked_add(length)?)
+        })
+    }
+
+    /// The blocks that a range lies in.
+    fn blocks(&self, op: &ReadOp<'_>) -> Range<u64> {
+        let (begin, end) = (op.at / BLOCK * BLOCK, op.at.saturating_add(op.out.len() as u64));
+        let end = end.checked_next_multiple_of(BLOCK).unwrap_or(end).min(self.storage.len());
+        begin..end.max(begin)
+    }
+}
+
+impl Storage for Partial<'_> {
+    fn name(&self) -> &str {
+        self.storage.name()
+    }
+
+    fn len(&self) -> u64 {
+        self.storage.len()
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        self.read_many(&mut [ReadOp { at, out }], cx)
+    }
+
+    fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
+        let mut others = Vec::new();
+        for op in ops {
+            match self.find(op.at, op.out.len()) {
+                Some(found) => op.out.copy_from_slice(found),
+                None => others.push(ReadOp { at: op.at, out: &mut *op.out }),
+            }
+        }
+        match &self.missing {
+            _ if others.is_empty() => Ok(()),
+            None => self.storage.read_many(&mut others, cx),
+            Some(missing) => {
+                if let Ok(mut missing) = missing.lock() {
+                    missing.extend(others.iter().map(|op| self.blocks(op)));
+                }
+                Err(Error::cancellation())
+            }
+        }
+    }
+
+    fn unchanged(&self) -> Result<()> {
+        self.storage.unchanged()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cx::for_tests;
+    use crate::limits::Limits;
+    use crate::storage::memory::Memory;
+
+    #[test]
+    fn a_read_is_served_from_a_piece_or_noted_in_whole_blocks() {
+        let bytes: Vec<u8> = (0..10_000).map(|i| (i % 251) as u8).collect();
+        let whole = Memory::new("data", bytes.clone());
+        let cx = for_tests(Limits::default());
+        let pieces = [4096..8192, 8192..10_000]
+            .map(|range: Range<usize>| Piece { at: range.start as u64, bytes: bytes[range].to_vec() });
+        let partial = Partial::only(&whole, &pieces);
+        let mut out = [0; 100];
+        partial.read_at(5000, &mut out, &cx).unwrap();
+        assert_eq!(out, bytes[5000..5100]);
+        partial.read_at(9900, &mut out, &cx).unwrap();
+        assert_eq!(out, bytes[9900..]);
+        let (mut first, mut second, mut third) = ([0; 10], [0; 10], [0; 10]);
+        let mut ops = [(4090, &mut first), (6000, &mut second), (9995, &mut third)]
+            .map(|(at, out)| ReadOp { at, out: &mut out[..] });
+        assert!(partial.read_many(&mut ops, &cx).unwrap_err().is_cancellation());
+        assert_eq!(second, bytes[6000..6010]);
+        assert!(partial.read_at(u64::MAX, &mut out, &cx).is_err());
+        let last = u64::MAX / BLOCK * BLOCK;
+        assert_eq!(partial.into_missing(), [0..8192, 8192..10_000, last..last]);
+    }
+
+    #[test]
+    fn what_no_piece_has_is_read_from_the_storage() {
+        let whole = Memory::new("data", b"0123456789".to_vec());
+        let pieces = [Piece { at: 2, bytes: b"abc".to_vec() }];
+        let partial = Partial::and_rest(&whole, &pieces);
+        let (mut first, mut second) = ([0; 2], [0; 2]);
+        let mut ops = [(3, &mut first), (4, &mut second)].map(|(at, out)| ReadOp { at, out: &mut out[..] });
+        let cx = for_tests(Limits::default());
+        partial.read_many(&mut ops, &cx).unwrap();
+        assert_eq!((&first, &second), (b"bc", b"45"));
+        assert!(partial.read_at(9, &mut [0; 2], &cx).is_err());
+        assert!(partial.into_missing().is_empty());
+    }
+}
