@@ -149,19 +149,12 @@ fn pour_file(
 ) -> Result<()> {
     let format = detect::named_or_detected(format, &**file, options, cx)?;
     if input.range != RecordRange::default() {
-        let indexed = match format.has_side_index() {
-            true => index_file::open(&input.location, &**file, format, options, cx)?,
-            false => None,
-        };
-        let table = match indexed {
-            Some(table) => table,
-            None => format.open(&**file, options, cx)?,
-        };
+        let table = index_file::open_table(&input.location, &**file, format, options, cx)?;
         let range = input.range.within(table.records())?;
         state.first = state.read.wrapping_sub(range.start);
         return walk::scan_table(&*table, &**file, range, cx, &mut |record| state.record(record, file));
     }
-    let same = state.pour.map.is_none() && format.name() == state.pour.writer.format().name();
+    let same = state.pour.map.is_none() && format.name == state.pour.writer.format().name;
     let write = same.then(|| state.pour.writer.write_options().clone());
     walk::scan_chunks(format, &**file, options, write.as_ref(), cx, &mut |records, chunk| {
         state.chunk(records, chunk, file)
@@ -216,9 +209,9 @@ impl Conversion<'_> {
     fn chunk(&mut self, records: u64, chunk: &dyn Content, file: &Watched) -> Result<()> {
         if self.has_room(records) && self.pour.writer.takes_chunk(records) {
             self.turn()?;
-            if let Some(encoded) = chunk.carry()? {
+            if let Some(carried) = chunk.carry()? {
                 self.read += records;
-                self.pour.writer.carry(encoded, chunk)?;
+                self.pour.writer.carry(carried, chunk)?;
                 return (self.pour.progress)(self.before + file.reached.load(Relaxed));
             }
         }

@@ -36,19 +36,34 @@ fn read(location: &Location, data_bytes: u64, cx: &Cx<'_>) -> Option<Vec<u8>> {
     storage::read_vec(storage, "side index", 0, storage.len(), cx).ok()
 }
 
-/// The table of a file, from its side index if that fits the data.
-pub fn open(
+/// The table of a file: from its side index if that fits the data, else from the data.
+pub fn open_table(
     location: &Location,
     storage: &dyn Storage,
-    format: &dyn Format,
+    format: &Format,
+    options: &ReadOptions,
+    cx: &Cx<'_>,
+) -> Result<Box<dyn Table>> {
+    match open(location, storage, format, options, cx)? {
+        Some(table) => Ok(table),
+        None => (format.open)(storage, options, cx),
+    }
+}
+
+/// The table of a file, from its side index. None where the format has none, and where it does not fit the data.
+fn open(
+    location: &Location,
+    storage: &dyn Storage,
+    format: &Format,
     options: &ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Option<Box<dyn Table>>> {
+    let Some(open_indexed) = format.open_indexed else { return Ok(None) };
     let Some(index) = read(location, storage.len(), cx) else {
         // What kept it from being read may have been the caller.
         return cx.check().map(|()| None);
     };
-    format.open_indexed(storage, &index, options, cx)
+    open_indexed(storage, &index, options, cx)
 }
 
 /// Makes the side index of a file, unless there is one that fits. Tells where it is; none where the format of the
@@ -64,11 +79,11 @@ pub fn build(
     let build = || {
         let format = detect::named_or_detected(format, file, options, cx)?;
         let index = beside(location).and_then(|index| index.as_path().map(PathBuf::from));
-        let Some(index) = index.filter(|_| format.has_side_index()) else { return Ok(None) };
+        let Some(index) = index.filter(|_| format.open_indexed.is_some()) else { return Ok(None) };
         if open(location, file, format, options, cx)?.is_some() {
             return Ok(Some(index));
         }
-        let Some(bytes) = format.open(file, options, cx)?.index_bytes() else { return Ok(None) };
+        let Some(bytes) = (format.open)(file, options, cx)?.index_bytes() else { return Ok(None) };
         // What is lost in a power cut can be built again.
         let mut staged = Staged::create(&index, true, false)?;
         staged.write_all(&bytes)?;

@@ -80,14 +80,14 @@ enum State {
     /// The next try may need more bytes.
     Trying,
     /// The table was read.
-    Done(&'static dyn Format, Box<dyn Table>),
+    Done(&'static Format, Box<dyn Table>),
     /// It is opened by itself.
     Alone,
 }
 
 /// The outcome of one try.
 enum Tried {
-    Table(&'static dyn Format, Box<dyn Table>),
+    Table(&'static Format, Box<dyn Table>),
     Missing(Vec<Range<u64>>),
     Failed,
 }
@@ -168,7 +168,7 @@ impl How<'_> {
             Some(name) => detect::by_name(name).ok(),
             None => detect::by_suffix(&location.name()),
         };
-        format.is_some_and(|format| format.has_side_index())
+        format.is_some_and(|format| format.open_indexed.is_some())
     }
 
     /// Reads the table of a file from the bytes that are in memory.
@@ -177,10 +177,10 @@ impl How<'_> {
         let read = || {
             let format = detect::named_or_detected(self.format, &storage, options, cx)?;
             // Its name did not say that it has no table.
-            if format.has_side_index() {
+            if format.open_indexed.is_some() {
                 return Err(Error::cancellation());
             }
-            Ok((format, format.open(&storage, options, cx)?))
+            Ok((format, (format.open)(&storage, options, cx)?))
         };
         let read = read();
         let missing = storage.into_missing();

@@ -21,7 +21,7 @@ use std::sync::atomic::{
 pub struct Source {
     opened: Opened,
     /// The format.
-    pub format: &'static dyn Format,
+    pub format: &'static Format,
     /// Where the chunks are.
     pub table: Box<dyn Table>,
     /// Whether chunks have to be decompressed, as far as the table knows.
@@ -52,19 +52,14 @@ impl Source {
         format: Option<&str>,
         options: &ReadOptions,
         cx: &Cx<'_>,
-    ) -> Result<(&'static dyn Format, Box<dyn Table>)> {
+    ) -> Result<(&'static Format, Box<dyn Table>)> {
         let asked = format.map(detect::by_name).transpose()?;
         let open = || {
             let format = match asked {
                 Some(format) => format,
                 None => detect::detect(storage, options, cx)?,
             };
-            if format.has_side_index()
-                && let Some(table) = index_file::open(location, storage, format, options, cx)?
-            {
-                return Ok((format, table));
-            }
-            Ok((format, format.open(storage, options, cx)?))
+            Ok((format, index_file::open_table(location, storage, format, options, cx)?))
         };
         open().map_err(|error: Error| {
             let error = match asked {
@@ -78,7 +73,7 @@ impl Source {
     /// A storage and its table.
     pub fn new(
         opened: Opened,
-        format: &'static dyn Format,
+        format: &'static Format,
         table: Box<dyn Table>,
         options: &ReadOptions,
     ) -> Self {
@@ -176,7 +171,7 @@ impl Shard {
         Ok(Shard {
             location,
             files,
-            format: Some(source.format.name().to_owned()),
+            format: Some(source.format.name.to_owned()),
             options,
             first: range.start,
             records: range.end - range.start,

@@ -63,10 +63,10 @@ pub fn verify(
     progress: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<Report> {
     let mut verify = || {
-        let format: &dyn Format = detect::named_or_detected(format, storage, options, cx)?;
+        let format: &Format = detect::named_or_detected(format, storage, options, cx)?;
         let mut account = Account::new(format, storage, parts);
         let mut pace = cx.pace();
-        format.walk(&Walk::resuming(storage, options, Depth::Checked, cx), &mut |span| {
+        (format.walk)(&Walk::resuming(storage, options, Depth::Checked, cx), &mut |span| {
             account.add(span);
             pace.step(64)?;
             progress(account.reached)
@@ -88,9 +88,9 @@ struct Account<'a> {
 }
 
 impl<'a> Account<'a> {
-    fn new(format: &dyn Format, storage: &'a dyn Storage, parts: &'a [RecordRange]) -> Self {
+    fn new(format: &Format, storage: &'a dyn Storage, parts: &'a [RecordRange]) -> Self {
         let report = Report {
-            format: format.name(),
+            format: format.name,
             file_bytes: storage.len(),
             records: vec![0; parts.len()],
             chunks: vec![0; parts.len()],

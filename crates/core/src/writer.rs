@@ -9,9 +9,10 @@ pub mod tally;
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::format::encode::CarriedChunk;
 use crate::format::options::WriteOptions;
 use crate::format::walk::Content;
-use crate::format::{Encoded, Format, ReadOptions};
+use crate::format::{Format, ReadOptions};
 use crate::parallel;
 use crate::process;
 use crate::storage::output::Output;
@@ -76,7 +77,7 @@ impl Default for CreateOptions {
 
 /// Writes records to one file, to many shards, or to any output.
 pub struct Writer {
-    format: &'static dyn Format,
+    format: &'static Format,
     path: PathBuf,
     options: CreateOptions,
     pool: Option<Arc<Pool>>,
@@ -94,7 +95,7 @@ pub struct SealedSet(Vec<(Sealed, Option<Sum>)>);
 
 impl Writer {
     /// A writer of `path`, or of shards beside it.
-    pub fn create(path: &Path, format: &'static dyn Format, options: CreateOptions) -> Result<Self> {
+    pub fn create(path: &Path, format: &'static Format, options: CreateOptions) -> Result<Self> {
         if options.sharding != Sharding::One
             && let Ok(metadata) = std::fs::metadata(path)
             && !metadata.is_file()
@@ -116,23 +117,19 @@ impl Writer {
     }
 
     /// A writer to an output that is already there.
-    pub fn over(
-        output: Box<dyn Output>,
-        format: &'static dyn Format,
-        options: CreateOptions,
-    ) -> Result<Self> {
+    pub fn over(output: Box<dyn Output>, format: &'static Format, options: CreateOptions) -> Result<Self> {
         if options.sharding != Sharding::One {
             return Err(Error::argument("shards need a path, not an open file"));
         }
         let mut writer = Self::new(Path::new(""), format, options)?;
-        let encoder = format.encoder(&writer.format_options(0))?;
+        let encoder = (format.encoder)(&writer.format_options(0))?;
         let file = FileWriter::over(output, encoder, writer.pool.clone())?;
         let listen = writer.options.listen.clone();
         writer.open.push(file.with_listen(listen));
         Ok(writer)
     }
 
-    fn new(path: &Path, format: &'static dyn Format, options: CreateOptions) -> Result<Self> {
+    fn new(path: &Path, format: &'static Format, options: CreateOptions) -> Result<Self> {
         let pool = match options.threads {
             None => Pool::automatic(),
             Some(0 | 1) => None,
@@ -164,7 +161,7 @@ impl Writer {
     }
 
     fn new_file(&self, shard: u64) -> Result<FileWriter> {
-        let encoder = self.format.encoder(&self.format_options(shard))?;
+        let encoder = (self.format.encoder)(&self.format_options(shard))?;
         let CreateOptions { overwrite, durable, sharding, tally, .. } = self.options;
         let pool = self.pool.clone();
         let file = if sharding == Sharding::One {
@@ -176,7 +173,7 @@ impl Writer {
     }
 
     /// The format that is written.
-    pub fn format(&self) -> &'static dyn Format {
+    pub fn format(&self) -> &'static Format {
         self.format
     }
 
@@ -287,11 +284,11 @@ impl Writer {
 
     /// Writes a chunk of another file of the same format as it is, after [`takes_chunk`](Self::takes_chunk) has said yes.
     /// `content` is what is in it.
-    pub fn carry(&mut self, encoded: Encoded, content: &dyn Content) -> Result<()> {
+    pub fn carry(&mut self, chunk: CarriedChunk, content: &dyn Content) -> Result<()> {
         self.usable()?;
-        let (file, records) = (&mut self.open[0], encoded.records);
+        let (file, records) = (&mut self.open[0], chunk.records);
         let before = file.num_bytes();
-        let carried = file.carry(encoded, content);
+        let carried = file.carry(chunk, content);
         self.num_records += records;
         self.num_bytes += file.num_bytes() - before;
         carried.map_err(|error| self.fail(error))
@@ -343,13 +340,7 @@ impl SealedSet {
 
     /// Reads all files and compares their records with what was written, as far as that was added up.
     ///
-    pub fn check(
-        &self,
-        format: &dyn Format,
-        options: &ReadOptions,
-        threads: usize,
-        cx: &Cx<'_>,
-    ) -> Result<()> {
+    pub fn check(&self, format: &Format, options: &ReadOptions, threads: usize, cx: &Cx<'_>) -> Result<()> {
         let check = |(sealed, sum): &(Sealed, Option<Sum>), cx: &Cx<'_>| match sum {
             Some(sum) => tally::check(sealed.temp_path(), format, options, *sum, cx)
                 .map_err(|e| e.in_file(&sealed.path().to_string_lossy())),

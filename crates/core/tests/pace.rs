@@ -8,7 +8,7 @@ use anyrecord::codec::{AT_ONCE, Codec, Compression};
 use anyrecord::format::riegeli::chunk::{ChunkView, kind};
 use anyrecord::format::riegeli::encode::Encoding;
 use anyrecord::format::riegeli::writer;
-use anyrecord::format::{Group, spare::Spare};
+use anyrecord::format::{encode::Group, spare::Spare};
 use anyrecord::storage::file_set::FileSet;
 use anyrecord::storage::output::ForwardOutput;
 use anyrecord::{Cx, Error, Limits, Result};

@@ -57,20 +57,20 @@ fn set_worker() {
 /// The names of all formats.
 #[pyfunction]
 fn formats() -> Vec<&'static str> {
-    anyrecord::format::detect::FORMATS.iter().map(|f| f.name()).collect()
+    anyrecord::format::detect::FORMATS.iter().map(|f| f.name).collect()
 }
 
 /// The format that a path's suffix stands for.
 #[pyfunction]
 fn format_of_suffix(path: PathBuf) -> Option<&'static str> {
-    anyrecord::format::detect::by_suffix(&path.to_string_lossy()).map(|f| f.name())
+    anyrecord::format::detect::by_suffix(&path.to_string_lossy()).map(|f| f.name)
 }
 
 /// Every suffix that stands for a format, with the format's name.
 #[pyfunction]
 fn suffixes() -> Vec<(&'static str, &'static str)> {
     let formats = anyrecord::format::detect::FORMATS.iter();
-    formats.flat_map(|f| f.suffixes().iter().map(|suffix| (*suffix, f.name()))).collect()
+    formats.flat_map(|f| f.suffixes.iter().map(|suffix| (*suffix, f.name))).collect()
 }
 
 #[pymodule(gil_used = false)]

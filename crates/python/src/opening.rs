@@ -208,7 +208,7 @@ impl Source {
         for shard in self.reader.shards() {
             let source = interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
             let about = source.table.describe();
-            let (name, size) = (source.format.name(), source.storage().len());
+            let (name, size) = (source.format.name, source.storage().len());
             let chunks = chunks_of(shard, &*source.table).map_err(Failure)?;
             let sizes = (about.record_bytes, about.decoded_bytes);
             found.push((name, shard.records(), chunks, size, sizes.0, sizes.1, about.codec, about.options));

@@ -224,7 +224,7 @@ impl Writer {
             state,
             num_records: AtomicU64::new(0),
             num_bytes: AtomicU64::new(0),
-            format: format.name(),
+            format: format.name,
         })
     }
 

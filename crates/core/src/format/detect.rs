@@ -1,30 +1,30 @@
 //! Finds a file's format from its bytes, else from its name or from what the caller says.
 
-use super::array_record::ArrayRecord;
-use super::ffrecord::FfRecord;
-use super::recordio::RecordIo;
-use super::riegeli::Riegeli;
-use super::tfrecord::TfRecord;
+use super::array_record::ARRAY_RECORD;
+use super::ffrecord::FFRECORD;
+use super::recordio::RECORDIO;
+use super::riegeli::RIEGELI;
+use super::tfrecord::TFRECORD;
 use super::{Format, Probe, ReadOptions};
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::storage::Storage;
 
 /// All formats, in the order in which they are asked.
-pub const FORMATS: &[&dyn Format] = &[&ArrayRecord, &RecordIo, &TfRecord, &FfRecord, &Riegeli];
+pub const FORMATS: &[&Format] = &[&ARRAY_RECORD, &RECORDIO, &TFRECORD, &FFRECORD, &RIEGELI];
 
 /// The format of that name.
-pub fn by_name(name: &str) -> Result<&'static dyn Format> {
-    FORMATS.iter().find(|f| f.name() == name).copied().ok_or_else(|| {
-        let names: Vec<_> = FORMATS.iter().map(|f| f.name()).collect();
+pub fn by_name(name: &str) -> Result<&'static Format> {
+    FORMATS.iter().find(|f| f.name == name).copied().ok_or_else(|| {
+        let names: Vec<_> = FORMATS.iter().map(|f| f.name).collect();
         Error::argument(format!("unknown format '{name}'; known formats: {}", names.join(", ")))
     })
 }
 
 /// The format that a file name ends in, if any. `x.ffr-00000-of-00003` ends in `.ffr`.
-pub fn by_suffix(path: &str) -> Option<&'static dyn Format> {
+pub fn by_suffix(path: &str) -> Option<&'static Format> {
     let path = without_shard(path);
-    FORMATS.iter().find(|f| f.suffixes().iter().any(|s| path.ends_with(s))).copied()
+    FORMATS.iter().find(|f| f.suffixes.iter().any(|s| path.ends_with(s))).copied()
 }
 
 /// The path without a shard number behind its suffix.
@@ -45,7 +45,7 @@ pub fn named_or_detected(
     storage: &dyn Storage,
     options: &ReadOptions,
     cx: &Cx<'_>,
-) -> Result<&'static dyn Format> {
+) -> Result<&'static Format> {
     match name {
         Some(name) => by_name(name),
         None => detect(storage, options, cx),
@@ -53,7 +53,7 @@ pub fn named_or_detected(
 }
 
 /// The format of a file: by its bytes; else by its name, so that the error is that format's own.
-pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<&'static dyn Format> {
+pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<&'static Format> {
     let named = by_suffix(storage.name());
     if storage.is_empty() {
         return named.ok_or_else(|| {
@@ -65,16 +65,16 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
     }
     let mut plausible = Vec::new();
     for format in FORMATS {
-        match format.probe(storage, options, cx)? {
+        match (format.probe)(storage, options, cx)? {
             Probe::Yes => return Ok(*format),
             Probe::Plausible => plausible.push(*format),
             Probe::No => {}
         }
     }
-    let by_name = |f: &&dyn Format| named.is_some_and(|n| n.name() == f.name());
+    let by_name = |f: &&Format| named.is_some_and(|n| n.name == f.name);
     let chosen = plausible.iter().find(|f| by_name(f)).or(plausible.first()).copied().or(named);
     chosen.ok_or_else(|| {
-        let names: Vec<_> = FORMATS.iter().map(|f| f.name()).collect();
+        let names: Vec<_> = FORMATS.iter().map(|f| f.name).collect();
         Error::format("no format recognises the file")
             .at(0)
             .expected(format_args!("one of {}", names.join(", ")))
@@ -86,7 +86,7 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
 /// The error of a file that was opened as `asked`. If the file is of another format, the error says so.
 pub fn name_other_format(
     error: Error,
-    asked: &dyn Format,
+    asked: &Format,
     storage: &dyn Storage,
     options: &ReadOptions,
     cx: &Cx<'_>,
@@ -96,30 +96,30 @@ pub fn name_other_format(
     }
     match other_format(asked, storage, options, cx) {
         Some(other) => Error::format("wrong format")
-            .expected(asked.name())
-            .found(other.name())
+            .expected(asked.name)
+            .found(other.name)
             .hint("read it with anyrecord.open(path), or convert it with anyrecord.convert"),
         None => error,
     }
 }
 
 fn other_format(
-    asked: &dyn Format,
+    asked: &Format,
     storage: &dyn Storage,
     options: &ReadOptions,
     cx: &Cx<'_>,
-) -> Option<&'static dyn Format> {
-    if !matches!(asked.probe(storage, options, cx), Ok(Probe::No)) {
+) -> Option<&'static Format> {
+    if !matches!((asked.probe)(storage, options, cx), Ok(Probe::No)) {
         return None;
     }
-    let named = by_suffix(storage.name()).map(|f| f.name());
-    let is_of = |f: &dyn Format| match f.probe(storage, options, cx) {
+    let named = by_suffix(storage.name()).map(|f| f.name);
+    let is_of = |f: &Format| match (f.probe)(storage, options, cx) {
         // Riegeli recognises nothing itself, and ArrayRecord recognises every Riegeli file.
-        Ok(Probe::Yes) => !(asked.name() == Riegeli.name() && f.name() == ArrayRecord.name()),
-        Ok(Probe::Plausible) => named == Some(f.name()) || f.open(storage, options, cx).is_ok(),
+        Ok(Probe::Yes) => !(asked.name == RIEGELI.name && f.name == ARRAY_RECORD.name),
+        Ok(Probe::Plausible) => named == Some(f.name) || (f.open)(storage, options, cx).is_ok(),
         Ok(Probe::No) | Err(_) => false,
     };
-    FORMATS.iter().copied().filter(|f| f.name() != asked.name()).find(|f| is_of(*f))
+    FORMATS.iter().copied().filter(|f| f.name != asked.name).find(|f| is_of(f))
 }
 
 #[cfg(test)]
@@ -132,42 +132,42 @@ mod tests {
     #[test]
     fn a_suffix_is_found_behind_and_before_a_shard_number() {
         for path in ["a.ffr", "a-00000-of-00002.ffr", "a.ffr-00000-of-00002", "x/y.ffr-00000-of-100000"] {
-            assert_eq!(by_suffix(path).map(|f| f.name()), Some("ffrecord"), "{path}");
+            assert_eq!(by_suffix(path).map(|f| f.name), Some("ffrecord"), "{path}");
         }
         for path in ["a.ffr2", "ffr", "a.ffr-0-of-2", "a.ffr-00000-of-00002.txt"] {
             assert!(by_suffix(path).is_none(), "{path}");
         }
     }
 
-    fn opened_as(asked: &dyn Format, name: &str, bytes: &[u8]) -> String {
+    fn opened_as(asked: &Format, name: &str, bytes: &[u8]) -> String {
         let storage = Memory::new(name, bytes.to_vec());
         let (options, cx) = (ReadOptions::default(), for_tests(Limits::default()));
-        let error = asked.open(&storage, &options, &cx).err().expect("it is none");
+        let error = (asked.open)(&storage, &options, &cx).err().expect("it is none");
         name_other_format(error, asked, &storage, &options, &cx).to_string()
     }
 
     #[test]
     fn an_error_names_the_format_that_the_file_is_of() {
         let recordio = b"\x04\x03\x02\x01 and more bytes than any header has";
-        let asked: [&dyn Format; 4] = [&ArrayRecord, &FfRecord, &TfRecord, &Riegeli];
+        let asked: [&Format; 4] = [&ARRAY_RECORD, &FFRECORD, &TFRECORD, &RIEGELI];
         for asked in asked {
             let text = opened_as(asked, "file", recordio);
-            let expected = format!("wrong format: expected {}, found recordio; ", asked.name());
+            let expected = format!("wrong format: expected {}, found recordio; ", asked.name);
             assert!(text.starts_with(&expected), "{text}");
         }
     }
 
     #[test]
     fn an_error_of_the_format_itself_stays_what_it_is() {
-        let cases: [(&dyn Format, &[u8]); 4] = [
-            (&RecordIo, b"\x04\x03\x02\x01"),
-            (&FfRecord, &[0; 100]),
-            (&ArrayRecord, b"no format has this at its beginning"),
-            (&TfRecord, b"no format has this at its beginning"),
+        let cases: [(&Format, &[u8]); 4] = [
+            (&RECORDIO, b"\x04\x03\x02\x01"),
+            (&FFRECORD, &[0; 100]),
+            (&ARRAY_RECORD, b"no format has this at its beginning"),
+            (&TFRECORD, b"no format has this at its beginning"),
         ];
         for (asked, bytes) in cases {
             let text = opened_as(asked, "file.ffr", bytes);
-            assert!(!text.contains("wrong format"), "{}: {text}", asked.name());
+            assert!(!text.contains("wrong format"), "{}: {text}", asked.name);
         }
     }
 }

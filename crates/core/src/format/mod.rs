@@ -5,6 +5,7 @@
 
 pub mod array_record;
 pub mod detect;
+pub mod encode;
 pub mod ffrecord;
 pub mod options;
 pub mod recordio;
@@ -16,17 +17,15 @@ pub(crate) mod testing;
 pub mod tfrecord;
 pub mod walk;
 
-use crate::bytes;
 use crate::cache::Weight;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
+use crate::storage::Storage;
 use crate::storage::file::Io;
-use crate::storage::{Storage, output::Output};
+use encode::AnyEncoder;
 use options::WriteOptions;
-use spare::Spare;
 use std::ops::Range;
-use std::sync::Arc;
 use walk::{Span, Walk};
 
 /// How sure a format is that a file is its own.
@@ -69,49 +68,37 @@ impl Default for ReadOptions {
     }
 }
 
-/// One record file format.
-pub trait Format: Send + Sync {
+/// One record file format: its names, and the functions that read and write its files. A format is a constant.
+pub struct Format {
     /// The one spelling of its name.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// File name endings that choose it, with the dot.
-    fn suffixes(&self) -> &'static [&'static str];
-
+    pub suffixes: &'static [&'static str],
     /// Whether the bytes are of this format.
-    fn probe(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe>;
-
+    pub probe: fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Probe>,
     /// Reads the table of chunks.
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>>;
-
-    /// Whether finding the chunks takes long enough for a side index to be worth looking for.
-    fn has_side_index(&self) -> bool {
-        false
-    }
-
-    /// Reads the table from a side index that [`Table::index_bytes`] made, instead of finding the chunks again.
-    ///
-    /// None where the format has no such thing, and where the index does not fit the data: then
-    /// [`open`](Format::open) tells what the data is like. An index is believed as far as it was looked at;
-    /// what it says of a chunk is checked again when the chunk is read.
-    fn open_indexed(
-        &self,
-        _storage: &dyn Storage,
-        _index: &[u8],
-        _options: &ReadOptions,
-        _cx: &Cx<'_>,
-    ) -> Result<Option<Box<dyn Table>>> {
-        Ok(None)
-    }
-
-    /// Visits every byte of the file once, from the first to the last: see [`walk`]. This is the one place that knows the
-    /// framing of the format.
-    ///
-    /// An error is returned only where reading failed, where `visit` returned one, and where the walk ends at damage.
-    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()>;
-
-    /// A new encoder; refuses options that the format has not.
-    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>>;
+    pub open: Open,
+    /// Reads the table from a side index that [`Table::index_bytes`] made. Only for formats without a table in the
+    /// file, where finding the chunks takes long.
+    pub open_indexed: Option<OpenIndexed>,
+    /// Visits every byte of a file once, from the first to the last: see [`walk`].
+    pub walk: WalkFile,
+    /// A new encoder. Options that the format does not have are refused.
+    pub encoder: fn(&WriteOptions) -> Result<Box<dyn AnyEncoder>>,
 }
+
+/// Reads the table of chunks of a file.
+pub type Open = fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Box<dyn Table>>;
+
+/// Reads a table from a side index, the second argument. Returns None where the index does not fit the data: then
+/// [`Format::open`] reports what the data is like. The index is checked against the data only in part. What it says of
+/// a chunk is checked again when the chunk is read.
+pub type OpenIndexed = fn(&dyn Storage, &[u8], &ReadOptions, &Cx<'_>) -> Result<Option<Box<dyn Table>>>;
+
+/// Walks through a file and calls the visitor with each span. This is the one place that knows the framing of the
+/// format. An error is returned only where reading failed, where the visitor returned one, and where the walk ends at
+/// damage.
+pub type WalkFile = fn(&Walk<'_>, &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()>;
 
 /// One chunk of a file: where it is stored and which records it holds. Made on demand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,7 +196,7 @@ pub trait Table: Send + Sync {
     /// What there is to tell about the file.
     fn describe(&self) -> Description;
 
-    /// The table as bytes for [`Format::open_indexed`], where finding the chunks again would cost more than
+    /// The table as bytes for [`OpenIndexed`], where finding the chunks again would cost more than
     /// reading them from a file of its own.
     fn index_bytes(&self) -> Option<Vec<u8>> {
         None
@@ -275,151 +262,4 @@ impl Weight for Decoded {
     fn weight(&self) -> usize {
         self.memory()
     }
-}
-
-/// Records gathered to be encoded together, in one chunk or in several: their bytes one after the other, and where
-/// each ends.
-#[derive(Debug, Default)]
-pub struct Group {
-    /// The records' bytes.
-    pub bytes: Vec<u8>,
-    /// Where each record ends in `bytes`.
-    pub ends: Vec<usize>,
-}
-
-impl Group {
-    /// None, in memory that is used again.
-    pub fn in_spare(spare: &Spare) -> Self {
-        Group { bytes: spare.take(), ends: Vec::new() }
-    }
-
-    /// Makes room for `bytes` more and for one more record, or fails where there is no memory for them.
-    #[inline]
-    pub fn reserve(&mut self, bytes: usize) -> Result<()> {
-        if self.bytes.capacity() - self.bytes.len() < bytes || self.ends.len() == self.ends.capacity() {
-            self.grow(bytes)?;
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn grow(&mut self, bytes: usize) -> Result<()> {
-        let no_memory = |_| bytes::no_memory("a record to be written", bytes as u64);
-        self.bytes.try_reserve(bytes).map_err(no_memory)?;
-        self.ends.try_reserve(1).map_err(no_memory)
-    }
-
-    /// Adds a record.
-    #[inline]
-    pub fn push(&mut self, record: &[u8]) -> Result<()> {
-        self.reserve(record.len())?;
-        self.bytes.extend_from_slice(record);
-        self.ends.push(self.bytes.len());
-        Ok(())
-    }
-
-    /// The records, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        self.all().iter()
-    }
-
-    /// All records as one run.
-    pub fn all(&self) -> GroupSlice<'_> {
-        GroupSlice { bytes: &self.bytes, ends: &self.ends, begin: 0 }
-    }
-
-    /// The records in runs of `count`, the last of which may have fewer.
-    pub fn runs(&self, count: usize) -> impl Iterator<Item = GroupSlice<'_>> {
-        let mut begin = 0;
-        self.ends.chunks(count.max(1)).map(move |ends| {
-            let end = ends[ends.len() - 1];
-            let run = GroupSlice { bytes: &self.bytes[begin..end], ends, begin };
-            begin = end;
-            run
-        })
-    }
-}
-
-/// Some records of a group that follow each other.
-#[derive(Clone, Copy, Debug)]
-pub struct GroupSlice<'a> {
-    /// The records' bytes.
-    pub bytes: &'a [u8],
-    /// Where each ends, counted as `begin` is.
-    ends: &'a [usize],
-    begin: usize,
-}
-
-impl<'a> GroupSlice<'a> {
-    /// How many records there are.
-    pub fn records(&self) -> u64 {
-        self.ends.len() as u64
-    }
-
-    /// The records, in order.
-    pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
-        let mut rest = self.bytes;
-        self.sizes().map(move |size| {
-            let (record, later) = rest.split_at(size);
-            rest = later;
-            record
-        })
-    }
-
-    /// Their sizes.
-    pub fn sizes(self) -> impl Iterator<Item = usize> {
-        let begins = std::iter::once(self.begin).chain(self.ends.iter().copied());
-        begins.zip(self.ends).map(|(begin, &end)| end - begin)
-    }
-}
-
-/// A group made ready to be written; only its own encoder knows what the parts mean.
-#[derive(Debug, Default)]
-pub struct Encoded {
-    /// Small parts: prefixes, sizes, hashes of records.
-    pub head: Vec<u8>,
-    /// The large part.
-    pub body: Vec<u8>,
-    /// Hash of the data, where the format has one for the chunk.
-    pub hash: u64,
-    /// How many records it holds.
-    pub records: u64,
-    /// Their size before encoding.
-    pub decoded_bytes: u64,
-    /// Where each record or each part ends, for formats that need to know.
-    pub ends: Vec<usize>,
-}
-
-/// The part of encoding that any thread may do: pure, and the same bytes whichever thread does it.
-pub type EncodeJob = Arc<dyn Fn(Group) -> Result<Encoded> + Send + Sync>;
-
-/// Turns records into a file, in four steps that the writer drives: group, encode, place, finish.
-pub trait Encoder: Send {
-    /// Called once, before anything else.
-    fn start(&mut self, out: &mut dyn Output) -> Result<()>;
-
-    /// Adds a record to the pending group; gives the group back when it is full.
-    /// A record that the format cannot hold is refused and leaves the encoder as it was.
-    fn push(&mut self, record: &[u8]) -> Result<Option<Group>>;
-
-    /// Gives back what is pending, if anything is.
-    fn flush(&mut self) -> Option<Group>;
-
-    /// The function that encodes a group.
-    fn job(&self) -> EncodeJob;
-
-    /// Whether encoding is compressing, which other threads had better do.
-    fn compresses(&self) -> bool;
-
-    /// Whether a chunk of that many records, made by another encoder with the same options, can be placed next.
-    /// What is pending is flushed before it is.
-    fn takes_chunk(&self, _records: u64) -> bool {
-        false
-    }
-
-    /// Writes an encoded group. Called in the order of the groups.
-    fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()>;
-
-    /// Writes what comes at the end; nothing is called after it.
-    fn finish(&mut self, out: &mut dyn Output) -> Result<()>;
 }

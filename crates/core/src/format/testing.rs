@@ -11,28 +11,23 @@ use crate::storage::output::ForwardOutput;
 use crate::verify::verify;
 
 /// A file with these records.
-pub fn write(format: &dyn Format, options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
+pub fn write(format: &Format, options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
     write_in_groups(format, options, records, usize::MAX)
 }
 
 /// A file with these records, encoded in groups of at most `most`, so that small files have several groups too.
-pub fn write_in_groups(
-    format: &dyn Format,
-    options: &WriteOptions,
-    records: &[Vec<u8>],
-    most: usize,
-) -> Vec<u8> {
-    let mut encoder = format.encoder(options).unwrap();
-    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.job());
+pub fn write_in_groups(format: &Format, options: &WriteOptions, records: &[Vec<u8>], most: usize) -> Vec<u8> {
+    let mut encoder = (format.encoder)(options).unwrap();
+    let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.any_job());
     encoder.start(&mut out).unwrap();
     for records in records.chunks(most) {
         for record in records {
             if let Some(group) = encoder.push(record).unwrap() {
-                encoder.place(job(group).unwrap(), &mut out).unwrap();
+                encoder.place_any(job(group).unwrap(), &mut out).unwrap();
             }
         }
         if let Some(group) = encoder.flush() {
-            encoder.place(job(group).unwrap(), &mut out).unwrap();
+            encoder.place_any(job(group).unwrap(), &mut out).unwrap();
         }
     }
     encoder.finish(&mut out).unwrap();
@@ -40,7 +35,7 @@ pub fn write_in_groups(
 }
 
 /// All records in order.
-pub fn scan(format: &dyn Format, file: &[u8]) -> Result<Vec<Vec<u8>>> {
+pub fn scan(format: &Format, file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let (memory, cx) = (Memory::new("test", file), for_tests(Limits::default()));
     let mut records = Vec::new();
     walk::scan(format, &memory, &ReadOptions::default(), &cx, &mut |record| {
@@ -51,10 +46,10 @@ pub fn scan(format: &dyn Format, file: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 /// How many records a walk finds whole, and how many problems.
-pub fn verified(format: &dyn Format, file: &[u8]) -> (u64, u64) {
+pub fn verified(format: &Format, file: &[u8]) -> (u64, u64) {
     let (memory, options, cx) =
         (Memory::new("test", file), ReadOptions::default(), for_tests(Limits::default()));
     let all = [RecordRange::default()];
-    let report = verify(&memory, Some(format.name()), &all, &options, &cx, &mut |_| Ok(())).unwrap();
+    let report = verify(&memory, Some(format.name), &all, &options, &cx, &mut |_| Ok(())).unwrap();
     (report.records[0], report.problem_count)
 }

@@ -3,7 +3,8 @@
 //! A format knows its framing in one place: [`Format::walk`]. It visits every byte of a file once, from the first to the
 //! last, as [`Span`]s. Everything here is the same for all formats.
 
-use super::{Encoded, Format, ReadOptions, Table};
+use super::encode::CarriedChunk;
+use super::{Format, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::options::WriteOptions;
@@ -150,7 +151,7 @@ pub trait Content {
     fn rows(&self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
     /// The chunk as it is stored, for the writer that the walk is for. None where it has to be encoded anew.
-    fn carry(&self) -> Result<Option<Encoded>> {
+    fn carry(&self) -> Result<Option<CarriedChunk>> {
         Ok(None)
     }
 }
@@ -166,11 +167,11 @@ impl Content for OneRecord<'_> {
 }
 
 /// How many records a file has, found out as cheaply as the format allows and without keeping a table.
-pub fn count(format: &dyn Format, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
+pub fn count(format: &Format, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
     let mut records = 0u64;
     let mut pace = cx.pace();
     let walk = Walk::strict(storage, options, Depth::Headers, cx);
-    format.walk(&walk, &mut |span| {
+    (format.walk)(&walk, &mut |span| {
         if let Span::Records(chunk) = span {
             let too_many = || Error::format("the file has more than 2^64 records").at(chunk.range.start);
             records = records.checked_add(chunk.records).ok_or_else(too_many)?;
@@ -182,7 +183,7 @@ pub fn count(format: &dyn Format, storage: &dyn Storage, options: &ReadOptions, 
 
 /// Visits all records in order, with everything verified that a reader relies on. Holds about one chunk at a time.
 pub fn scan(
-    format: &dyn Format,
+    format: &Format,
     storage: &dyn Storage,
     options: &ReadOptions,
     cx: &Cx<'_>,
@@ -193,7 +194,7 @@ pub fn scan(
 
 /// Visits all chunks of records in order, each with how many records it has. `carry_for`: see [`Depth::Content`].
 pub fn scan_chunks(
-    format: &dyn Format,
+    format: &Format,
     storage: &dyn Storage,
     options: &ReadOptions,
     carry_for: Option<&WriteOptions>,
@@ -201,7 +202,7 @@ pub fn scan_chunks(
     visit: &mut dyn FnMut(u64, &dyn Content) -> Result<()>,
 ) -> Result<()> {
     let walk = Walk::strict(storage, options, Depth::Content { carry_for }, cx);
-    format.walk(&walk, &mut |span| match span {
+    (format.walk)(&walk, &mut |span| match span {
         Span::Records(SoundChunk { records, content: Some(content), .. }) => visit(records, content),
         _ => Ok(()),
     })

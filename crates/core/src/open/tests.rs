@@ -41,7 +41,7 @@ fn small_tables_are_read_together_and_nothing_else() {
             how.read_tables(&mut opening, 1, cx).unwrap();
             for (file, (format, count)) in opening.iter().zip(kinds) {
                 let State::Done(found, table) = &file.state else { panic!("{format} of {count} records") };
-                assert_eq!((found.name(), table.records()), (format, count as u64));
+                assert_eq!((found.name, table.records()), (format, count as u64));
             }
             assert!(opening[kinds.len()..].iter().all(|file| matches!(file.state, State::Alone)));
         });

@@ -1,8 +1,8 @@
 //! One output and its encoder: records are grouped, groups encoded (by other threads when asked) and placed in order.
 
 use crate::error::Result;
+use crate::format::encode::{AnyEncoded, AnyEncoder, CarriedChunk, EncodeJob, Group};
 use crate::format::walk::Content;
-use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::process;
 use crate::storage::output::{ForwardOutput, Output, open_special};
 use crate::storage::publish::{Sealed, Staged};
@@ -29,8 +29,8 @@ impl Sink {
 
 struct Parts {
     sink: Sink,
-    encoder: Box<dyn Encoder>,
-    job: EncodeJob,
+    encoder: Box<dyn AnyEncoder>,
+    job: EncodeJob<AnyEncoded>,
     pool: Option<Arc<Pool>>,
     /// Groups that are being encoded, in order.
     in_flight: VecDeque<Flying>,
@@ -55,7 +55,7 @@ impl FileWriter {
         path: &Path,
         overwrite: bool,
         durable: bool,
-        encoder: Box<dyn Encoder>,
+        encoder: Box<dyn AnyEncoder>,
         pool: Option<Arc<Pool>>,
     ) -> Result<Self> {
         let sink = match std::fs::metadata(path) {
@@ -75,20 +75,24 @@ impl FileWriter {
     pub fn create_shard(
         path: &Path,
         durable: bool,
-        encoder: Box<dyn Encoder>,
+        encoder: Box<dyn AnyEncoder>,
         pool: Option<Arc<Pool>>,
     ) -> Result<Self> {
         Self::start(Sink::Staged(Staged::create_shard(path, durable)?), encoder, pool)
     }
 
     /// Writes to an output that is already there.
-    pub fn over(output: Box<dyn Output>, encoder: Box<dyn Encoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
+    pub fn over(
+        output: Box<dyn Output>,
+        encoder: Box<dyn AnyEncoder>,
+        pool: Option<Arc<Pool>>,
+    ) -> Result<Self> {
         Self::start(Sink::Other(output), encoder, pool)
     }
 
-    fn start(mut sink: Sink, mut encoder: Box<dyn Encoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
+    fn start(mut sink: Sink, mut encoder: Box<dyn AnyEncoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
         encoder.start(sink.output())?;
-        let job = encoder.job();
+        let job = encoder.any_job();
         // Checksums alone are no work to share.
         let pool = pool.filter(|pool| !pool.is_automatic() || encoder.compresses());
         let parts = Parts { sink, encoder, job, pool, in_flight: VecDeque::new(), listen: Listen::default() };
@@ -149,8 +153,8 @@ impl FileWriter {
     }
 
     /// Writes a chunk as it is; `content` is what is in it, for the tally.
-    pub fn carry(&mut self, encoded: Encoded, content: &dyn Content) -> Result<()> {
-        let mut decoded_bytes = encoded.decoded_bytes;
+    pub fn carry(&mut self, chunk: CarriedChunk, content: &dyn Content) -> Result<()> {
+        let mut decoded_bytes = chunk.decoded_bytes;
         if let Some(tally) = &mut self.tally {
             decoded_bytes = 0;
             content.rows(&mut |record| {
@@ -160,10 +164,10 @@ impl FileWriter {
             })?;
         }
         self.parts.drain()?;
-        self.num_records += encoded.records;
+        self.num_records += chunk.records;
         self.num_bytes += decoded_bytes;
         let parts = &mut *self.parts;
-        parts.encoder.place(encoded, parts.sink.output())
+        parts.encoder.place_chunk(chunk, parts.sink.output())
     }
 
     /// Writes everything that is pending and what comes at the end. The file is whole then, under its temporary
@@ -189,7 +193,7 @@ impl Parts {
         let Some((pool, most)) = shared else { return self.encode_here(group) };
         while let Some(result) = self.in_flight.front().and_then(Flying::poll) {
             self.in_flight.pop_front();
-            self.encoder.place(result?, self.sink.output())?;
+            self.encoder.place_any(result?, self.sink.output())?;
         }
         while self.in_flight.len() >= most || !pool.has_room(&group) {
             if self.in_flight.is_empty() {
@@ -207,12 +211,12 @@ impl Parts {
     /// By the calling thread; nothing is in flight.
     fn encode_here(&mut self, group: Group) -> Result<()> {
         let encoded = (self.job)(group)?;
-        self.encoder.place(encoded, self.sink.output())
+        self.encoder.place_any(encoded, self.sink.output())
     }
 
     fn place_next(&mut self) -> Result<()> {
         let Some(flying) = self.in_flight.pop_front() else { return Ok(()) };
-        self.encoder.place(flying.wait(&self.listen)?, self.sink.output())
+        self.encoder.place_any(flying.wait(&self.listen)?, self.sink.output())
     }
 
     /// Encodes and places everything that is pending.

@@ -1,7 +1,7 @@
 //! Threads that encode, shared by the shards of one writer.
 
 use crate::error::{Error, Result};
-use crate::format::{EncodeJob, Encoded, Group};
+use crate::format::encode::{AnyEncoded, EncodeJob, Group};
 use crate::{pool, process};
 use once_cell::race::OnceBox;
 use std::mem::ManuallyDrop;
@@ -135,7 +135,7 @@ impl Pool {
     }
 
     /// Lets a thread encode the group; gives it back where there are no threads.
-    pub fn start(&self, job: EncodeJob, group: Group) -> std::result::Result<Flying, Group> {
+    pub fn start(&self, job: EncodeJob<AnyEncoded>, group: Group) -> std::result::Result<Flying, Group> {
         let Some(Some(threads)) = self.threads.get() else { return Err(group) };
         let weight = weight(&group);
         self.in_flight.fetch_add(weight, Relaxed);
@@ -154,14 +154,14 @@ fn weight(group: &Group) -> usize {
 
 /// A group that another thread encodes.
 pub struct Flying {
-    result: Receiver<Result<Encoded>>,
+    result: Receiver<Result<AnyEncoded>>,
     weight: usize,
     in_flight: Arc<AtomicUsize>,
 }
 
 impl Flying {
     /// The result, once it is there. An error of `listen` ends the wait.
-    pub fn wait(self, listen: &Listen) -> Result<Encoded> {
+    pub fn wait(self, listen: &Listen) -> Result<AnyEncoded> {
         loop {
             match self.result.recv_timeout(LISTEN) {
                 Ok(result) => return result,
@@ -172,7 +172,7 @@ impl Flying {
     }
 
     /// The result, if it is there.
-    pub fn poll(&self) -> Option<Result<Encoded>> {
+    pub fn poll(&self) -> Option<Result<AnyEncoded>> {
         match self.result.try_recv() {
             Ok(result) => Some(result),
             Err(TryRecvError::Empty) => None,
@@ -218,7 +218,7 @@ mod tests {
         let pool = Pool::of(2);
         assert!(pool.has_room(&group(MOST_IN_FLIGHT + 1)), "who asks for threads decides");
         let pool = Pool { most_in_flight: 1000, ..Arc::into_inner(pool).unwrap() };
-        let job: EncodeJob = Arc::new(|_| Ok(Encoded::default()));
+        let job: EncodeJob<AnyEncoded> = Arc::new(|_| Ok(Box::new(())));
         let flying = pool.start(job, group(800)).ok().unwrap();
         assert!(!pool.has_room(&group(800)) && pool.has_room(&group(10)));
         flying.wait(&Listen::default()).unwrap();

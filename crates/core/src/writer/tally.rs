@@ -39,13 +39,7 @@ impl Tally {
 }
 
 /// Reads the file at `path` and compares its records with what was written.
-pub fn check(
-    path: &Path,
-    format: &dyn Format,
-    options: &ReadOptions,
-    written: Sum,
-    cx: &Cx<'_>,
-) -> Result<()> {
+pub fn check(path: &Path, format: &Format, options: &ReadOptions, written: Sum, cx: &Cx<'_>) -> Result<()> {
     let opened = Location::path(path.to_owned()).open(Io::Plain, cx.budget.files())?;
     let mut tally = Tally::default();
     let mut pace = cx.pace();

@@ -5,10 +5,10 @@ use super::settings::Settings;
 use crate::bytes::{self, Cursor, put_varint};
 use crate::codec::{Codec, Compression, snappy};
 use crate::error::{Error, Result};
-use crate::format::riegeli::encode::{self, Encoding};
+use crate::format::encode::{CarriedChunk, EncodeJob, Encoder, Group, GroupEncoder};
+use crate::format::riegeli::encode::{self, EncodedChunks, Encoding};
 use crate::format::riegeli::{chunk, writer};
 use crate::format::spare::Spare;
-use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
 use std::sync::Arc;
 
@@ -84,8 +84,15 @@ impl ArrayRecordEncoder {
         std::mem::replace(&mut self.pending, Group::in_spare(&self.spare))
     }
 
+    /// Writes a chunk, of which `head` begins with its header.
+    fn write_chunk(&mut self, head: &[u8], body: &[u8], out: &mut dyn Output) -> Result<()> {
+        let begin = writer::write_encoded(out, head, body)?;
+        self.chunks.push(begin, bytes::u64_le(head, chunk::DECODED));
+        if self.settings.pad { writer::pad_to_block(out) } else { Ok(()) }
+    }
+
     /// All entries of the footer, as the two parts of a simple chunk; forgets the chunks on the way.
-    fn footer(&mut self) -> Result<Encoded> {
+    fn footer(&mut self) -> Result<EncodedChunks> {
         let chunks = std::mem::take(&mut self.chunks);
         let metadata = Metadata {
             version: VERSION,
@@ -146,30 +153,17 @@ impl Encoder for ArrayRecordEncoder {
         (!self.pending.ends.is_empty()).then(|| self.take())
     }
 
-    fn job(&self) -> EncodeJob {
-        let (encoding, spare) = (self.encoding(), self.spare.clone());
-        Arc::new(move |group| encoding.encode(group, &spare))
-    }
-
     fn takes_chunk(&self, records: u64) -> bool {
         self.in_chunk == 0 && records == self.settings.group_size
     }
 
-    fn compresses(&self) -> bool {
-        self.settings.compression.codec != Codec::None || self.settings.transpose.is_some()
+    fn place_chunk(&mut self, chunk: CarriedChunk, out: &mut dyn Output) -> Result<()> {
+        self.records += chunk.records;
+        self.write_chunk(&chunk.head, &chunk.body, out)
     }
 
-    fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
-        for (head, body) in encode::chunks(&encoded) {
-            let begin = writer::write_encoded(out, head, body)?;
-            self.chunks.push(begin, bytes::u64_le(head, chunk::DECODED));
-            if self.settings.pad {
-                writer::pad_to_block(out)?;
-            }
-        }
-        self.records += encoded.records;
-        self.spare.put(encoded.body);
-        Ok(())
+    fn compresses(&self) -> bool {
+        self.settings.compression.codec != Codec::None || self.settings.transpose.is_some()
     }
 
     fn finish(&mut self, out: &mut dyn Output) -> Result<()> {
@@ -186,5 +180,23 @@ impl Encoder for ArrayRecordEncoder {
         let copies = one.encode(copies, &self.spare)?;
         writer::write_encoded(out, &copies.head, &copies.body)?;
         writer::pad_to_block(out)
+    }
+}
+
+impl GroupEncoder for ArrayRecordEncoder {
+    type Encoded = EncodedChunks;
+
+    fn job(&self) -> EncodeJob<EncodedChunks> {
+        let (encoding, spare) = (self.encoding(), self.spare.clone());
+        Arc::new(move |group| encoding.encode(group, &spare))
+    }
+
+    fn place(&mut self, encoded: EncodedChunks, out: &mut dyn Output) -> Result<()> {
+        for (head, body) in encoded.iter() {
+            self.write_chunk(head, body, out)?;
+        }
+        self.records += encoded.records;
+        self.spare.put(encoded.body);
+        Ok(())
     }
 }

@@ -22,10 +22,9 @@ pub mod settings;
 #[cfg(test)]
 mod tests;
 
-use super::options::WriteOptions;
 use super::riegeli::{self, chunk::kind};
 use super::walk::{Depth, Span, Walk};
-use super::{Encoder, Format, Probe, ReadOptions, Table};
+use super::{Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -42,54 +41,48 @@ const SIGNATURE: [u8; 64] = [
     0xb1, 0xc3, 0x72, 0x73, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 ];
 
-/// Files of the `array_record` package.
-pub struct ArrayRecord;
+/// The format of the `array_record` package.
+pub const ARRAY_RECORD: Format = Format {
+    name: "array_record",
+    suffixes: &[".array_record", ".arrayrecord"],
+    probe,
+    open,
+    open_indexed: None,
+    walk,
+    encoder: |options| Ok(Box::new(ArrayRecordEncoder::new(Settings::new(options)?))),
+};
 
-impl Format for ArrayRecord {
-    fn name(&self) -> &'static str {
-        "array_record"
-    }
-
-    fn suffixes(&self) -> &'static [&'static str] {
-        &[".array_record", ".arrayrecord"]
-    }
-
-    fn probe(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
-        let mut head = [0; SIGNATURE.len()];
-        if storage.len() >= head.len() as u64 {
-            storage.read_at(0, &mut head, cx)?;
-            if head == SIGNATURE {
-                return Ok(Probe::Yes);
-            }
-        }
-        // A damaged beginning does not keep a file from being read.
-        match FooterPlace::find(storage, options, cx) {
-            Ok(_) => Ok(Probe::Yes),
-            Err(error) if error.is_from_outside() => Err(error),
-            Err(_) => Ok(Probe::No),
+fn probe(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
+    let mut head = [0; SIGNATURE.len()];
+    if storage.len() >= head.len() as u64 {
+        storage.read_at(0, &mut head, cx)?;
+        if head == SIGNATURE {
+            return Ok(Probe::Yes);
         }
     }
-
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
-        let place = FooterPlace::find(storage, options, cx)?;
-        Ok(Box::new(Footer::open(storage, place, options, cx)?.into_table(options, cx)?))
+    // A damaged beginning does not keep a file from being read.
+    match FooterPlace::find(storage, options, cx) {
+        Ok(_) => Ok(Probe::Yes),
+        Err(error) if error.is_from_outside() => Err(error),
+        Err(_) => Ok(Probe::No),
     }
+}
 
-    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
-        let size = walk.storage.len();
-        let error = match open_guide(walk) {
-            Ok(mut guide) => return riegeli::walk::walk(walk, &mut guide, visit),
-            Err(error) => walk.damage(error)?,
-        };
-        let mut guide = GuideWithoutFooter::default();
-        riegeli::walk::walk(walk, &mut guide, visit)?;
-        // All chunks may be sound and the file still lack its end.
-        if guide.any_damage { Ok(()) } else { visit(Span::Damage(size..size, error)) }
-    }
+fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
+    let place = FooterPlace::find(storage, options, cx)?;
+    Ok(Box::new(Footer::open(storage, place, options, cx)?.into_table(options, cx)?))
+}
 
-    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
-        Ok(Box::new(ArrayRecordEncoder::new(Settings::new(options)?)))
-    }
+fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+    let size = walk.storage.len();
+    let error = match open_guide(walk) {
+        Ok(mut guide) => return riegeli::walk::walk(walk, &mut guide, visit),
+        Err(error) => walk.damage(error)?,
+    };
+    let mut guide = GuideWithoutFooter::default();
+    riegeli::walk::walk(walk, &mut guide, visit)?;
+    // All chunks may be sound and the file still lack its end.
+    if guide.any_damage { Ok(()) } else { visit(Span::Damage(size..size, error)) }
 }
 
 /// The footer, as a guide for a walk.

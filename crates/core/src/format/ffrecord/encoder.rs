@@ -5,9 +5,9 @@
 
 use super::{ENTRY, HEADER};
 use crate::error::{Error, Result};
+use crate::format::encode::{EncodeJob, Encoder, Group, GroupEncoder};
 use crate::format::options::WriteOptions;
 use crate::format::spare::Spare;
-use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -28,6 +28,14 @@ pub(super) struct SampleEncoder {
     checksums: Vec<u32>,
     sizes_end: Vec<u64>,
     spool: Option<SpooledTempFile>,
+}
+
+/// Samples with their checksums, ready to be written.
+pub(super) struct EncodedSamples {
+    checksums: Vec<u32>,
+    bytes: Vec<u8>,
+    /// Where each sample ends in `bytes`.
+    ends: Vec<usize>,
 }
 
 impl SampleEncoder {
@@ -96,29 +104,8 @@ impl Encoder for SampleEncoder {
             .then(|| std::mem::replace(&mut self.pending, Group::in_spare(&self.spare)))
     }
 
-    fn job(&self) -> EncodeJob {
-        Arc::new(|group: Group| {
-            let head = group.iter().flat_map(|sample| crc32fast::hash(sample).to_le_bytes()).collect();
-            let (records, decoded_bytes) = (group.ends.len() as u64, group.bytes.len() as u64);
-            Ok(Encoded { head, body: group.bytes, ends: group.ends, records, decoded_bytes, hash: 0 })
-        })
-    }
-
     fn compresses(&self) -> bool {
         false
-    }
-
-    fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
-        let begin = self.sizes_end.last().copied().unwrap_or(0);
-        let checksums = encoded.head.as_chunks::<4>().0;
-        self.checksums.extend(checksums.iter().map(|c| u32::from_le_bytes(*c)));
-        self.sizes_end.extend(encoded.ends.iter().map(|&end| begin + end as u64));
-        match &mut self.spool {
-            Some(spool) => spool.write_all(&encoded.body).map_err(spool_failed)?,
-            None => out.write_all(&encoded.body)?,
-        }
-        self.spare.put(encoded.body);
-        Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Output) -> Result<()> {
@@ -144,6 +131,29 @@ impl Encoder for SampleEncoder {
                 Err(e) => return Err(spool_failed(e)),
             }
         }
+    }
+}
+
+impl GroupEncoder for SampleEncoder {
+    type Encoded = EncodedSamples;
+
+    fn job(&self) -> EncodeJob<EncodedSamples> {
+        Arc::new(|group: Group| {
+            let checksums = group.iter().map(crc32fast::hash).collect();
+            Ok(EncodedSamples { checksums, bytes: group.bytes, ends: group.ends })
+        })
+    }
+
+    fn place(&mut self, encoded: EncodedSamples, out: &mut dyn Output) -> Result<()> {
+        let begin = self.sizes_end.last().copied().unwrap_or(0);
+        self.checksums.extend(encoded.checksums);
+        self.sizes_end.extend(encoded.ends.iter().map(|&end| begin + end as u64));
+        match &mut self.spool {
+            Some(spool) => spool.write_all(&encoded.bytes).map_err(spool_failed)?,
+            None => out.write_all(&encoded.bytes)?,
+        }
+        self.spare.put(encoded.bytes);
+        Ok(())
     }
 }
 

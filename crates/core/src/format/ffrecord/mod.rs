@@ -15,9 +15,7 @@ mod encoder;
 mod table;
 mod walk;
 
-use super::options::WriteOptions;
-use super::walk::{Span, Walk};
-use super::{Encoder, Format, Probe, ReadOptions, Table};
+use super::{Format, Probe, ReadOptions};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
@@ -31,50 +29,36 @@ const ENTRY: u64 = 12;
 const CHECKSUM_OF_NONE: u32 = 0x6522_df69;
 
 /// The FFRecord format.
-pub struct FfRecord;
+pub const FFRECORD: Format = Format {
+    name: "ffrecord",
+    suffixes: &[".ffr"],
+    probe,
+    open: |storage, options, cx| Ok(Box::new(table::Samples::open(storage, options, cx)?)),
+    open_indexed: None,
+    walk: walk::walk,
+    encoder: |options| Ok(Box::new(encoder::SampleEncoder::new(options)?)),
+};
 
-impl Format for FfRecord {
-    fn name(&self) -> &'static str {
-        "ffrecord"
+fn probe(storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
+    let size = storage.len();
+    if size < HEADER {
+        return Ok(Probe::No);
     }
-
-    fn suffixes(&self) -> &'static [&'static str] {
-        &[".ffr"]
+    let mut head = [0; HEADER as usize];
+    storage.read_at(0, &mut head, cx)?;
+    let (checksum, n) = (bytes::u32_le(&head, 0), bytes::u64_le(&head, 4));
+    if n > (size - HEADER) / ENTRY {
+        return Ok(Probe::No);
     }
-
-    fn probe(&self, storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
-        let size = storage.len();
-        if size < HEADER {
-            return Ok(Probe::No);
-        }
-        let mut head = [0; HEADER as usize];
-        storage.read_at(0, &mut head, cx)?;
-        let (checksum, n) = (bytes::u32_le(&head, 0), bytes::u64_le(&head, 4));
-        if n > (size - HEADER) / ENTRY {
-            return Ok(Probe::No);
-        }
-        if n == 0 {
-            return Ok(match checksum {
-                CHECKSUM_OF_NONE if size == HEADER => Probe::Yes,
-                0 => Probe::Plausible,
-                _ => Probe::No,
-            });
-        }
-        let mut first = [0; 8];
-        storage.read_at(HEADER + 4 * n, &mut first, cx)?;
-        let first = bytes::u64_le(&first, 0);
-        Ok(if (HEADER + ENTRY * n..=size).contains(&first) { Probe::Plausible } else { Probe::No })
+    if n == 0 {
+        return Ok(match checksum {
+            CHECKSUM_OF_NONE if size == HEADER => Probe::Yes,
+            0 => Probe::Plausible,
+            _ => Probe::No,
+        });
     }
-
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
-        Ok(Box::new(table::Samples::open(storage, options, cx)?))
-    }
-
-    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
-        walk::walk(walk, visit)
-    }
-
-    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
-        Ok(Box::new(encoder::SampleEncoder::new(options)?))
-    }
+    let mut first = [0; 8];
+    storage.read_at(HEADER + 4 * n, &mut first, cx)?;
+    let first = bytes::u64_le(&first, 0);
+    Ok(if (HEADER + ENTRY * n..=size).contains(&first) { Probe::Plausible } else { Probe::No })
 }

@@ -4,9 +4,9 @@ use super::header::{Codec, HEADER, Header, PREFIX};
 use crate::codec::gzip::{self, Wrapper};
 use crate::codec::snappy_frames::{Compressor, FRAME_BYTES, IDENTIFIER, OVERHEAD};
 use crate::error::{Error, Result};
+use crate::format::encode::{CarriedChunk, EncodeJob, Encoder, Group, GroupEncoder};
 use crate::format::options::WriteOptions;
 use crate::format::spare::Spare;
-use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,6 +32,13 @@ pub(super) struct ChunkEncoder {
     spare: Spare,
 }
 
+/// A part of a chunk, ready to be written.
+pub(super) struct EncodedPart {
+    payload: Vec<u8>,
+    checksum: u32,
+    records: u64,
+}
+
 /// The chunk that takes records.
 #[derive(Default)]
 struct Open {
@@ -52,12 +59,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn push(&mut self, body: Vec<u8>, checksum: u32, records: u64) {
-        let length = body.len() as u64;
-        self.checksum.combine(&crc32fast::Hasher::new_with_initial_len(checksum, length));
+    fn push(&mut self, part: EncodedPart) {
+        let length = part.payload.len() as u64;
+        self.checksum.combine(&crc32fast::Hasher::new_with_initial_len(part.checksum, length));
         self.payload += length;
-        self.records += records;
-        self.bodies.push(body);
+        self.records += part.records;
+        self.bodies.push(part.payload);
     }
 
     fn header(&self, codec: Codec) -> Result<Header> {
@@ -160,35 +167,43 @@ impl Encoder for ChunkEncoder {
         })
     }
 
-    fn job(&self) -> EncodeJob {
-        let (codec, level, spare) = (self.codec, self.level, self.spare.clone());
-        Arc::new(move |group: Group| {
-            let records = group.ends.len() as u64;
-            let decoded_bytes = (group.bytes.len() - PREFIX * group.ends.len()) as u64;
-            let body = pack(group, codec, level, &spare)?;
-            let hash = crc32fast::hash(&body).into();
-            Ok(Encoded { body, hash, records, decoded_bytes, ..Encoded::default() })
-        })
-    }
-
     fn takes_chunk(&self, _records: u64) -> bool {
         true
+    }
+
+    fn place_chunk(&mut self, chunk: CarriedChunk, out: &mut dyn Output) -> Result<()> {
+        out.write_all(&chunk.head)?;
+        out.write_all(&chunk.body)
     }
 
     fn compresses(&self) -> bool {
         self.codec != Codec::None
     }
 
-    fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
-        if !encoded.head.is_empty() {
-            // A whole chunk of another file.
-            out.write_all(&encoded.head)?;
-            return out.write_all(&encoded.body);
-        }
+    fn finish(&mut self, _out: &mut dyn Output) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl GroupEncoder for ChunkEncoder {
+    type Encoded = EncodedPart;
+
+    fn job(&self) -> EncodeJob<EncodedPart> {
+        let (codec, level, spare) = (self.codec, self.level, self.spare.clone());
+        Arc::new(move |group: Group| {
+            let records = group.ends.len() as u64;
+            let payload = pack(group, codec, level, &spare)?;
+            let checksum = crc32fast::hash(&payload);
+            Ok(EncodedPart { payload, checksum, records })
+        })
+    }
+
+    fn place(&mut self, encoded: EncodedPart, out: &mut dyn Output) -> Result<()> {
         if self.codec == Codec::Snappy && self.placed.records == 0 {
-            self.placed.push(IDENTIFIER.to_vec(), crc32fast::hash(&IDENTIFIER), 0);
+            let checksum = crc32fast::hash(&IDENTIFIER);
+            self.placed.push(EncodedPart { payload: IDENTIFIER.to_vec(), checksum, records: 0 });
         }
-        self.placed.push(encoded.body, encoded.hash as u32, encoded.records);
+        self.placed.push(encoded);
         if self.closed.front() != Some(&self.placed.records) {
             return Ok(());
         }
@@ -199,10 +214,6 @@ impl Encoder for ChunkEncoder {
             out.write_all(&body)?;
             self.spare.put(body);
         }
-        Ok(())
-    }
-
-    fn finish(&mut self, _out: &mut dyn Output) -> Result<()> {
         Ok(())
     }
 }

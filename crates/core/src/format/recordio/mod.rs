@@ -22,58 +22,30 @@ mod table;
 mod tests;
 mod walk;
 
-use super::options::WriteOptions;
-use super::walk::{Span, Walk};
-use super::{Encoder, Format, Probe, ReadOptions, Table};
+use super::{Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
 
 /// The RecordIO format.
-pub struct RecordIo;
-
-impl Format for RecordIo {
-    fn name(&self) -> &'static str {
-        "recordio"
-    }
-
-    fn suffixes(&self) -> &'static [&'static str] {
-        &[".recordio"]
-    }
-
-    fn probe(&self, storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
-        let mut head = [0; header::MAGIC.len()];
-        if storage.len() < head.len() as u64 {
-            return Ok(Probe::No);
-        }
-        storage.read_at(0, &mut head, cx)?;
-        Ok(if head == header::MAGIC { Probe::Yes } else { Probe::No })
-    }
-
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
-        Ok(Box::new(table::Chunks::open(storage, options, cx)?))
-    }
-
-    fn has_side_index(&self) -> bool {
-        true
-    }
-
-    fn open_indexed(
-        &self,
-        storage: &dyn Storage,
-        index: &[u8],
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-    ) -> Result<Option<Box<dyn Table>>> {
+pub const RECORDIO: Format = Format {
+    name: "recordio",
+    suffixes: &[".recordio"],
+    probe,
+    open: |storage, options, cx| Ok(Box::new(table::Chunks::open(storage, options, cx)?)),
+    open_indexed: Some(|storage, index, options, cx| {
         let table = table::Chunks::open_indexed(storage, index, options, cx)?;
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
-    }
+    }),
+    walk: walk::walk,
+    encoder: |options| Ok(Box::new(encoder::ChunkEncoder::new(options)?)),
+};
 
-    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
-        walk::walk(walk, visit)
+fn probe(storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
+    let mut head = [0; header::MAGIC.len()];
+    if storage.len() < head.len() as u64 {
+        return Ok(Probe::No);
     }
-
-    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
-        Ok(Box::new(encoder::ChunkEncoder::new(options)?))
-    }
+    storage.read_at(0, &mut head, cx)?;
+    Ok(if head == header::MAGIC { Probe::Yes } else { Probe::No })
 }

@@ -1,13 +1,13 @@
 //! Whole files: the original's own, round trips, and files made to break a reader.
 
-use super::RecordIo;
+use super::RECORDIO;
 use super::header::{Codec, HEADER, Header};
 use crate::cx::for_tests;
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
 use crate::format::testing;
 use crate::format::walk::{Depth, Span, Walk};
-use crate::format::{Format, Probe, ReadOptions, Table, Way, detect, walk};
+use crate::format::{Probe, ReadOptions, Table, Way, detect, walk};
 use crate::shard::Shard;
 use crate::storage::{location::Location, memory::Memory};
 use crate::{Limits, Reader};
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
-    testing::write(&RecordIo, options, records)
+    testing::write(&RECORDIO, options, records)
 }
 
 fn options(codec: &str, chunk_bytes: u64) -> WriteOptions {
@@ -55,15 +55,15 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
-    testing::scan(&RecordIo, file)
+    testing::scan(&RECORDIO, file)
 }
 
 fn walked(file: &[u8]) -> (u64, u64) {
-    testing::verified(&RecordIo, file)
+    testing::verified(&RECORDIO, file)
 }
 
 fn probe(file: &[u8]) -> Probe {
-    RecordIo.probe(&Memory::new("a", file), &ReadOptions::default(), &for_tests(Limits::default())).unwrap()
+    (RECORDIO.probe)(&Memory::new("a", file), &ReadOptions::default(), &for_tests(Limits::default())).unwrap()
 }
 
 fn golden(name: &str) -> Vec<u8> {
@@ -123,7 +123,7 @@ fn an_empty_file_has_no_records_by_name_or_by_suffix() {
             &for_tests(Limits::default())
         )
         .unwrap()
-        .name(),
+        .name,
         "recordio"
     );
     assert_eq!(probe(b""), Probe::No);
@@ -174,7 +174,7 @@ fn a_wrong_payload_size_is_seen_by_every_way_of_reading() {
 
 #[test]
 fn a_record_as_large_as_a_chunk_is_refused_and_the_rest_is_written() {
-    let mut encoder = RecordIo.encoder(&options("none", 10)).unwrap();
+    let mut encoder = (RECORDIO.encoder)(&options("none", 10)).unwrap();
     assert!(encoder.push(b"123456789").unwrap().is_none());
     let error = encoder.push(b"1234567890").unwrap_err();
     assert!(matches!(error.kind(), Kind::Argument));
@@ -185,7 +185,7 @@ fn a_record_as_large_as_a_chunk_is_refused_and_the_rest_is_written() {
 
 #[test]
 fn options_are_refused_by_name() {
-    let refused = |options: WriteOptions| RecordIo.encoder(&options).err().unwrap().to_string();
+    let refused = |options: WriteOptions| (RECORDIO.encoder)(&options).err().unwrap().to_string();
     let default = WriteOptions::default;
     assert!(refused(default().with_text("codec", "zstd")).contains("one of none, snappy, gzip"));
     assert!(refused(default().with_int("level", 3)).contains("level= is for codec='gzip'"));
@@ -199,9 +199,12 @@ fn later_reads_fetch_the_record_alone() {
     let written: Vec<Vec<u8>> = (0..100u8).map(|i| vec![i; 50 + usize::from(i)]).collect();
     for (codec, per_record) in [("none", 0), ("snappy", 20)] {
         let file = write(&options(codec, 1 << 20), &written);
-        let table = RecordIo
-            .open(&Memory::new("test", &file), &ReadOptions::default(), &for_tests(Limits::default()))
-            .unwrap();
+        let table = (RECORDIO.open)(
+            &Memory::new("test", &file),
+            &ReadOptions::default(),
+            &for_tests(Limits::default()),
+        )
+        .unwrap();
         assert_eq!(table.size(7).unwrap(), None);
         let (chunk, row) = table.locate(7).unwrap();
         assert_eq!((chunk.records, row), (100, 7));
@@ -220,9 +223,12 @@ fn what_changes_under_a_reader_is_seen_by_later_reads_too() {
     let written = records(&["first record", "second record", "third record"]);
     for codec in ["none", "snappy"] {
         let mut file = write(&options(codec, 1 << 20), &written);
-        let table = RecordIo
-            .open(&Memory::new("test", &file), &ReadOptions::default(), &for_tests(Limits::default()))
-            .unwrap();
+        let table = (RECORDIO.open)(
+            &Memory::new("test", &file),
+            &ReadOptions::default(),
+            &for_tests(Limits::default()),
+        )
+        .unwrap();
         table.decode(&table.locate(0).unwrap().0, &file, &for_tests(Limits::default())).unwrap();
         let last = file.len() - 1;
         file[last] ^= 1;
@@ -246,7 +252,7 @@ fn a_chunk_that_unpacks_to_more_than_the_limit_is_refused() {
         let limits = Limits { decoded_chunk_bytes: 50_000, ..Limits::default() };
         let options = ReadOptions { limits, ..ReadOptions::default() };
         let error =
-            walk::scan(&RecordIo, &Memory::new("test", file), &options, &for_tests(limits), &mut |_| Ok(()))
+            walk::scan(&RECORDIO, &Memory::new("test", file), &options, &for_tests(limits), &mut |_| Ok(()))
                 .unwrap_err();
         assert!(matches!(error.kind(), Kind::Limit), "{error}");
     }
@@ -268,7 +274,7 @@ fn false_headers_cost_no_more_than_a_few_passes() {
     let memory = Memory::new("test", &file);
     let options = ReadOptions::default();
     let cx = for_tests(Limits::default());
-    RecordIo.walk(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
+    (RECORDIO.walk)(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
     assert_eq!(covered, file.len() as u64);
 }
 
@@ -276,11 +282,12 @@ fn false_headers_cost_no_more_than_a_few_passes() {
 fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
     let file = golden("snappy_many");
     let (memory, options) = (Memory::new("test", &file), ReadOptions::default());
-    let opened = RecordIo.open(&memory, &options, &for_tests(Limits::default())).unwrap();
+    let opened = (RECORDIO.open)(&memory, &options, &for_tests(Limits::default())).unwrap();
     let index = opened.index_bytes().unwrap();
     assert!((index.len() as u64) < 50 + 6 * opened.chunks(), "{} bytes", index.len());
-    let indexed =
-        RecordIo.open_indexed(&memory, &index, &options, &for_tests(Limits::default())).unwrap().unwrap();
+    let indexed = RECORDIO.open_indexed.unwrap()(&memory, &index, &options, &for_tests(Limits::default()))
+        .unwrap()
+        .unwrap();
     let table = |table: &dyn Table| {
         let places: Vec<_> = (0..table.records()).map(|i| table.locate(i).unwrap()).collect();
         (table.describe(), places)
@@ -289,14 +296,20 @@ fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
     let mut other = golden("snappy_many");
     other.swap(0, 1);
     assert!(
-        RecordIo
-            .open_indexed(&Memory::new("test", &other), &index, &options, &for_tests(Limits::default()))
-            .unwrap()
-            .is_none()
+        RECORDIO.open_indexed.unwrap()(
+            &Memory::new("test", &other),
+            &index,
+            &options,
+            &for_tests(Limits::default())
+        )
+        .unwrap()
+        .is_none()
     );
     let shorter = Memory::new("test", &file[..file.len() - 1]);
     assert!(
-        RecordIo.open_indexed(&shorter, &index, &options, &for_tests(Limits::default())).unwrap().is_none()
+        RECORDIO.open_indexed.unwrap()(&shorter, &index, &options, &for_tests(Limits::default()))
+            .unwrap()
+            .is_none()
     );
 }
 
@@ -316,7 +329,7 @@ proptest! {
         prop_assert_eq!(scan(&file).unwrap(), written.clone());
         prop_assert_eq!(walked(&file), (written.len() as u64, 0));
         // Chunks are cut by the bytes of the records alone.
-        let table = RecordIo.open(&Memory::new("test", file), &ReadOptions::default(), &for_tests(Limits::default())).unwrap();
+        let table = (RECORDIO.open)(&Memory::new("test", file), &ReadOptions::default(), &for_tests(Limits::default())).unwrap();
         let (mut chunks, mut pending) = (u64::from(!written.is_empty()), 0);
         for record in &written {
             if pending + record.len() as u64 > chunk_bytes {
@@ -367,6 +380,6 @@ proptest! {
         let _ = read(&file);
         let _ = scan(&file);
         let _ = walked(&file);
-        let _ = RecordIo.open_indexed(&Memory::new("test", &file), &file, &ReadOptions::default(), &for_tests(Limits::default()));
+        let _ = RECORDIO.open_indexed.unwrap()(&Memory::new("test", &file), &file, &ReadOptions::default(), &for_tests(Limits::default()));
     }
 }

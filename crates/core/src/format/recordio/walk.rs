@@ -5,7 +5,7 @@ use super::header::{Codec, HEADER, Header, MAGIC, PREFIX};
 use super::payload;
 use crate::bytes;
 use crate::error::Result;
-use crate::format::Encoded;
+use crate::format::encode::CarriedChunk;
 use crate::format::walk::{Content, SoundChunk, Span, Walk};
 use crate::storage::window::Window;
 use std::borrow::Cow;
@@ -102,14 +102,14 @@ impl Content for Found<'_> {
         payload::split(unpacked, self.header.records, self.at, self.walk.cx, |place| visit(&unpacked[place]))
     }
 
-    fn carry(&self) -> Result<Option<Encoded>> {
+    fn carry(&self) -> Result<Option<CarriedChunk>> {
         if self.unpacked.is_some() {
             return Ok(None);
         }
         let (head, body) = self.stored.split_at(HEADER as usize);
         let body = bytes::copied("chunk", body, self.walk.cx)?;
         let head = head.to_vec();
-        Ok(Some(Encoded { head, body, records: self.header.records.into(), ..Encoded::default() }))
+        Ok(Some(CarriedChunk { head, body, records: self.header.records.into(), decoded_bytes: 0 }))
     }
 }
 

@@ -1,15 +1,37 @@
-//! Encoding chunks, whole but for the block headers: those depend on where a chunk will lie.
-//!
-//! An [`Encoded`] of this format holds any number of chunks. `head` has the header and the first part of the data of
-//! each, `body` the rest, and `ends` tells for each chunk where it ends in the one and in the other.
+//! Encoding chunks, whole except for the block headers: those depend on where a chunk will lie.
 
 use super::chunk::{CHUNK_HEADER, Header, kind};
 use super::{simple, transpose_encode};
 use crate::codec::{Codec, Compression};
 use crate::error::Result;
+use crate::format::encode::Group;
 use crate::format::spare::Spare;
-use crate::format::{Encoded, Group};
 use crate::hash::highway;
+
+/// Any number of chunks, without block headers, ready to be written.
+#[derive(Debug, Default)]
+pub struct EncodedChunks {
+    /// The header and the first part of the data of each chunk.
+    pub head: Vec<u8>,
+    /// The rest of the data of each chunk.
+    pub body: Vec<u8>,
+    /// Where each chunk ends in `head` and in `body`.
+    ends: Vec<[usize; 2]>,
+    /// How many records they hold.
+    pub records: u64,
+}
+
+impl EncodedChunks {
+    /// The chunks, each as its part of the head and of the body.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let (mut head, mut body) = (0, 0);
+        self.ends.iter().map(move |&[head_end, body_end]| {
+            let chunk = (&self.head[head..head_end], &self.body[body..body_end]);
+            (head, body) = (head_end, body_end);
+            chunk
+        })
+    }
+}
 
 /// How records become chunks.
 #[derive(Clone, Copy, Debug)]
@@ -29,16 +51,15 @@ impl Encoding {
     }
 
     /// Encodes a group of any number of chunks, of which only the last may have fewer records than the others.
-    pub fn encode(&self, group: Group, spare: &Spare) -> Result<Encoded> {
+    pub fn encode(&self, group: Group, spare: &Spare) -> Result<EncodedChunks> {
         let (compression, mut scratch) = (&self.compression, simple::Scratch::default());
         // Such values are the body as they are.
         let stored = self.transpose.is_none() && compression.codec == Codec::None;
         let group_size = usize::try_from(self.group_size).unwrap_or(usize::MAX);
-        let mut out = Encoded {
+        let mut out = EncodedChunks {
             records: group.ends.len() as u64,
-            decoded_bytes: group.bytes.len() as u64,
-            ends: Vec::with_capacity(2 * (group.ends.len() / group_size + 1)),
-            ..Encoded::default()
+            ends: Vec::with_capacity(group.ends.len() / group_size + 1),
+            ..EncodedChunks::default()
         };
         if !stored {
             out.body = spare.take();
@@ -56,7 +77,7 @@ impl Encoding {
             let body = if stored { run.bytes } else { &out.body[body_begin..] };
             body_end += body.len();
             put_header(&mut out.head[begin..], body, self.kind(), run.records(), run.bytes.len() as u64);
-            out.ends.extend([out.head.len(), body_end]);
+            out.ends.push([out.head.len(), body_end]);
         }
         if stored {
             out.body = group.bytes;
@@ -73,7 +94,7 @@ pub fn encode_parts(
     values: Vec<u8>,
     records: u64,
     compression: &Compression,
-) -> Result<Encoded> {
+) -> Result<EncodedChunks> {
     let decoded_bytes = values.len() as u64;
     let mut head = vec![0; CHUNK_HEADER as usize];
     simple::put_sizes(sizes, compression, &mut Vec::new(), &mut head)?;
@@ -85,8 +106,8 @@ pub fn encode_parts(
         body
     };
     put_header(&mut head, &body, kind::SIMPLE, records, decoded_bytes);
-    let ends = vec![head.len(), body.len()];
-    Ok(Encoded { head, body, records, decoded_bytes, ends, hash: 0 })
+    let ends = vec![[head.len(), body.len()]];
+    Ok(EncodedChunks { head, body, ends, records })
 }
 
 /// Fills in the header that `head` begins with.
@@ -95,14 +116,4 @@ fn put_header(head: &mut [u8], body: &[u8], kind: u8, records: u64, decoded: u64
     let data_size = (data.len() + body.len()) as u64;
     let data_hash = highway::hash_parts(data, body);
     header.copy_from_slice(&Header { data_size, data_hash, kind, records, decoded }.to_bytes());
-}
-
-/// The chunks, each as its part of the head and of the body.
-pub fn chunks(encoded: &Encoded) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let (mut head, mut body) = (0, 0);
-    encoded.ends.as_chunks::<2>().0.iter().map(move |&[head_end, body_end]| {
-        let chunk = (&encoded.head[head..head_end], &encoded.body[body..body_end]);
-        (head, body) = (head_end, body_end);
-        chunk
-    })
 }

@@ -31,9 +31,8 @@ pub mod walk;
 pub mod words;
 pub mod writer;
 
-use super::options::WriteOptions;
 use super::walk::{Depth, Span, Walk};
-use super::{Decoded, Description, Encoder, Format, Probe, ReadOptions, Table};
+use super::{Decoded, Description, Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
@@ -43,44 +42,34 @@ use table::Builder;
 use walk::{Guide, Verdict};
 
 /// The plain container. It has no table of its own: opening a file goes from header to header.
-pub struct Riegeli;
+pub const RIEGELI: Format = Format {
+    name: "riegeli",
+    suffixes: &[],
+    // Never detected: an ArrayRecord file is a Riegeli file, too, and its footer would turn up as records.
+    probe: |_, _, _| Ok(Probe::No),
+    open,
+    open_indexed: None,
+    walk: walk_plain,
+    encoder: |_| Err(Error::argument("riegeli is read only; write array_record")),
+};
 
-impl Format for Riegeli {
-    fn name(&self) -> &'static str {
-        "riegeli"
-    }
+fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
+    let mut builder = Builder::new(options, cx);
+    walk_plain(&Walk::strict(storage, options, Depth::Headers, cx), &mut |span| {
+        let Span::Records(chunk) = span else { return Ok(()) };
+        let offset = chunk.range.start;
+        let entry = Entry { offset, records: chunk.records, decoded: chunk.decoded_bytes };
+        builder.push(entry).map_err(|e| e.at(offset))
+    })?;
+    Ok(Box::new(builder.finish(storage.len(), Description::default())?))
+}
 
-    fn suffixes(&self) -> &'static [&'static str] {
-        &[]
+fn walk_plain(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+    if walk.storage.is_empty() {
+        let empty = Error::truncated("file is empty: the signature is missing").at(0);
+        return visit(Span::Damage(0..0, walk.damage(empty)?));
     }
-
-    /// Never by itself: an ArrayRecord file is a Riegeli file, too, and its footer would turn up as records.
-    fn probe(&self, _storage: &dyn Storage, _options: &ReadOptions, _cx: &Cx<'_>) -> Result<Probe> {
-        Ok(Probe::No)
-    }
-
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
-        let mut builder = Builder::new(options, cx);
-        self.walk(&Walk::strict(storage, options, Depth::Headers, cx), &mut |span| {
-            let Span::Records(chunk) = span else { return Ok(()) };
-            let offset = chunk.range.start;
-            let entry = Entry { offset, records: chunk.records, decoded: chunk.decoded_bytes };
-            builder.push(entry).map_err(|e| e.at(offset))
-        })?;
-        Ok(Box::new(builder.finish(storage.len(), Description::default())?))
-    }
-
-    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
-        if walk.storage.is_empty() {
-            let empty = Error::truncated("file is empty: the signature is missing").at(0);
-            return visit(Span::Damage(0..0, walk.damage(empty)?));
-        }
-        walk::walk(walk, &mut Plain::default(), visit)
-    }
-
-    fn encoder(&self, _options: &WriteOptions) -> Result<Box<dyn Encoder>> {
-        Err(Error::argument("riegeli is read only; write array_record"))
-    }
+    walk::walk(walk, &mut Plain::default(), visit)
 }
 
 /// Knows nothing beyond the container.

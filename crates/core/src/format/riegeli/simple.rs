@@ -12,7 +12,8 @@ use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
 use crate::codec::{Codec, Compression};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Decoded, GroupSlice};
+use crate::format::Decoded;
+use crate::format::encode::GroupSlice;
 use std::borrow::Cow;
 use std::ops::Range;
 

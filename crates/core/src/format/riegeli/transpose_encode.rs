@@ -6,7 +6,7 @@ use super::state_machine::{Plan, plan};
 use crate::bytes::put_varint;
 use crate::codec::{Codec, Compression};
 use crate::error::Result;
-use crate::format::GroupSlice;
+use crate::format::encode::GroupSlice;
 use std::collections::HashMap;
 
 /// Parents that are no nodes; nodes are numbered from `FIRST_NODE`.

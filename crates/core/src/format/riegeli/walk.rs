@@ -6,8 +6,9 @@ use super::transpose_decode;
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::format::Decoded;
+use crate::format::encode::CarriedChunk;
 use crate::format::walk::{Content, SoundChunk, Span, Walk};
-use crate::format::{Decoded, Encoded};
 use crate::storage::Storage;
 use crate::storage::window::Window;
 use std::ops::Range;
@@ -209,16 +210,14 @@ impl Content for ChunkContent<'_> {
         (0..self.chunk.header.records).filter_map(|row| decoded.row(row)).try_for_each(visit)
     }
 
-    fn carry(&self) -> Result<Option<Encoded>> {
+    fn carry(&self) -> Result<Option<CarriedChunk>> {
         if self.decoded.is_some() {
             return Ok(None);
         }
         let header = self.chunk.header;
         let (head, body) =
             (header.to_bytes().to_vec(), self.chunk.slice(0..header.data_size, self.walk.cx)?.into_owned());
-        let ends = vec![CHUNK_HEADER as usize, body.len()];
-        let (records, decoded_bytes) = (header.records, header.decoded);
-        Ok(Some(Encoded { head, body, ends, records, decoded_bytes, hash: 0 }))
+        Ok(Some(CarriedChunk { head, body, records: header.records, decoded_bytes: header.decoded }))
     }
 }
 

@@ -8,9 +8,9 @@ use super::frame::{self, AROUND};
 use crate::bytes;
 use crate::codec::gzip::{self, Wrapper};
 use crate::error::{Error, Result};
+use crate::format::encode::{EncodeJob, Encoder, Group, GroupEncoder};
 use crate::format::options::WriteOptions;
 use crate::format::spare::Spare;
-use crate::format::{EncodeJob, Encoded, Encoder, Group};
 use crate::storage::output::Output;
 use std::sync::Arc;
 
@@ -25,6 +25,14 @@ pub(super) struct RecordEncoder {
     pending: Group,
     spare: Spare,
     /// Bytes of the stream before compression, and their checksum.
+    length: u64,
+    checksum: u32,
+}
+
+/// Records with their lengths and checksums, compressed or not, ready to be written.
+pub(super) struct EncodedRecords {
+    bytes: Vec<u8>,
+    /// Of a compressed stream: the bytes before compression, and their checksum.
     length: u64,
     checksum: u32,
 }
@@ -70,47 +78,45 @@ impl Encoder for RecordEncoder {
             .then(|| std::mem::replace(&mut self.pending, Group::in_spare(&self.spare)))
     }
 
-    fn job(&self) -> EncodeJob {
-        let (wrapper, level, spare) = (self.wrapper, self.level, self.spare.clone());
-        Arc::new(move |group: Group| {
-            let mut body = spare.take();
-            let length = group.bytes.len() as u64 + AROUND * group.ends.len() as u64;
-            bytes::reserve_bytes("records to be written", &mut body, length)?;
-            group.iter().for_each(|record| frame::put(&mut body, record));
-            let mut encoded = Encoded {
-                records: group.ends.len() as u64,
-                decoded_bytes: group.bytes.len() as u64,
-                ..Encoded::default()
-            };
-            if let Some(wrapper) = wrapper {
-                encoded.hash = wrapper.checksum(&body).into();
-                let deflated = gzip::deflate_part(&body, level)?;
-                spare.put(std::mem::replace(&mut body, deflated));
-            }
-            spare.put(group.bytes);
-            encoded.body = body;
-            Ok(encoded)
-        })
-    }
-
     fn compresses(&self) -> bool {
         self.wrapper.is_some()
-    }
-
-    fn place(&mut self, encoded: Encoded, out: &mut dyn Output) -> Result<()> {
-        if let Some(wrapper) = self.wrapper {
-            let length = encoded.decoded_bytes + AROUND * encoded.records;
-            self.checksum = wrapper.combine(self.checksum, encoded.hash as u32, length);
-            self.length += length;
-        }
-        out.write_all(&encoded.body)?;
-        self.spare.put(encoded.body);
-        Ok(())
     }
 
     fn finish(&mut self, out: &mut dyn Output) -> Result<()> {
         let Some(wrapper) = self.wrapper else { return Ok(()) };
         out.write_all(&gzip::LAST_BLOCK)?;
         out.write_all(&wrapper.trailer(self.checksum, self.length))
+    }
+}
+
+impl GroupEncoder for RecordEncoder {
+    type Encoded = EncodedRecords;
+
+    fn job(&self) -> EncodeJob<EncodedRecords> {
+        let (wrapper, level, spare) = (self.wrapper, self.level, self.spare.clone());
+        Arc::new(move |group: Group| {
+            let mut body = spare.take();
+            let length = group.bytes.len() as u64 + AROUND * group.ends.len() as u64;
+            bytes::reserve_bytes("records to be written", &mut body, length)?;
+            group.iter().for_each(|record| frame::put(&mut body, record));
+            let mut checksum = 0;
+            if let Some(wrapper) = wrapper {
+                checksum = wrapper.checksum(&body);
+                let deflated = gzip::deflate_part(&body, level)?;
+                spare.put(std::mem::replace(&mut body, deflated));
+            }
+            spare.put(group.bytes);
+            Ok(EncodedRecords { bytes: body, length, checksum })
+        })
+    }
+
+    fn place(&mut self, encoded: EncodedRecords, out: &mut dyn Output) -> Result<()> {
+        if let Some(wrapper) = self.wrapper {
+            self.checksum = wrapper.combine(self.checksum, encoded.checksum, encoded.length);
+            self.length += encoded.length;
+        }
+        out.write_all(&encoded.bytes)?;
+        self.spare.put(encoded.bytes);
+        Ok(())
     }
 }

@@ -27,54 +27,33 @@ mod table;
 mod tests;
 mod walk;
 
-use super::options::WriteOptions;
-use super::walk::{Span, Walk};
-use super::{Encoder, Format, Probe, ReadOptions, Table};
+use super::{Format, Probe, ReadOptions, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
 
 /// The TFRecord format.
-pub struct TfRecord;
-
-impl Format for TfRecord {
-    fn name(&self) -> &'static str {
-        "tfrecord"
-    }
-
-    fn suffixes(&self) -> &'static [&'static str] {
-        &[".tfrecord", ".tfrecord.gz", ".tfrecord.zlib", ".tfrecords", ".tfrecords.gz", ".tfrecords.zlib"]
-    }
-
-    fn probe(&self, storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
-        let (_, begins_well) = stream::wrapper(storage, cx)?;
-        Ok(if begins_well { Probe::Yes } else { Probe::No })
-    }
-
-    fn open(&self, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Box<dyn Table>> {
-        Ok(Box::new(table::Records::open(storage, options, cx)?))
-    }
-
-    fn has_side_index(&self) -> bool {
-        true
-    }
-
-    fn open_indexed(
-        &self,
-        storage: &dyn Storage,
-        index: &[u8],
-        options: &ReadOptions,
-        cx: &Cx<'_>,
-    ) -> Result<Option<Box<dyn Table>>> {
+pub const TFRECORD: Format = Format {
+    name: "tfrecord",
+    suffixes: &[
+        ".tfrecord",
+        ".tfrecord.gz",
+        ".tfrecord.zlib",
+        ".tfrecords",
+        ".tfrecords.gz",
+        ".tfrecords.zlib",
+    ],
+    probe,
+    open: |storage, options, cx| Ok(Box::new(table::Records::open(storage, options, cx)?)),
+    open_indexed: Some(|storage, index, options, cx| {
         let table = table::Records::open_indexed(storage, index, options, cx)?;
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
-    }
+    }),
+    walk: walk::walk,
+    encoder: |options| Ok(Box::new(encoder::RecordEncoder::new(options)?)),
+};
 
-    fn walk(&self, walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
-        walk::walk(walk, visit)
-    }
-
-    fn encoder(&self, options: &WriteOptions) -> Result<Box<dyn Encoder>> {
-        Ok(Box::new(encoder::RecordEncoder::new(options)?))
-    }
+fn probe(storage: &dyn Storage, _options: &ReadOptions, cx: &Cx<'_>) -> Result<Probe> {
+    let (_, begins_well) = stream::wrapper(storage, cx)?;
+    Ok(if begins_well { Probe::Yes } else { Probe::No })
 }

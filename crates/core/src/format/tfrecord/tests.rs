@@ -1,13 +1,13 @@
 //! Whole files: TensorFlow's own, round trips, and files made to break a reader.
 
-use super::TfRecord;
+use super::TFRECORD;
 use crate::codec::gzip::{self, Wrapper};
 use crate::cx::{Cx, for_tests};
 use crate::error::{Kind, Result};
 use crate::format::options::WriteOptions;
 use crate::format::testing;
 use crate::format::walk::{Depth, Span, Walk};
-use crate::format::{Format, Probe, ReadOptions, detect, walk};
+use crate::format::{Probe, ReadOptions, detect, walk};
 use crate::hash::crc32c;
 use crate::shard::Shard;
 use crate::storage::{Storage, location::Location, memory::Memory};
@@ -20,7 +20,7 @@ fn packed(wrapper: Wrapper, file: &[u8], level: u32) -> Vec<u8> {
 }
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
-    testing::write_in_groups(&TfRecord, options, records, 7)
+    testing::write_in_groups(&TFRECORD, options, records, 7)
 }
 
 fn codec(name: &str) -> WriteOptions {
@@ -49,11 +49,11 @@ fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 fn scan(file: &[u8]) -> Result<Vec<Vec<u8>>> {
-    testing::scan(&TfRecord, file)
+    testing::scan(&TFRECORD, file)
 }
 
 fn walked(file: &[u8]) -> (u64, u64) {
-    testing::verified(&TfRecord, file)
+    testing::verified(&TFRECORD, file)
 }
 
 fn golden(name: &str) -> Vec<u8> {
@@ -73,19 +73,16 @@ fn tensorflows_files_are_read_and_plain_ones_written_to_the_byte() {
             assert!(read(&file).unwrap() == records, "{name}{suffix}");
             assert!(scan(&file).unwrap() == records, "{name}{suffix}");
             assert_eq!(walked(&file), (n as u64, 0), "{name}{suffix}");
-            let probe = TfRecord
-                .probe(
-                    &Memory::new("nameless", &file),
-                    &ReadOptions::default(),
-                    &for_tests(Limits::default()),
-                )
-                .unwrap();
+            let probe = (TFRECORD.probe)(
+                &Memory::new("nameless", &file),
+                &ReadOptions::default(),
+                &for_tests(Limits::default()),
+            )
+            .unwrap();
             assert_eq!(probe, if n == 0 { Probe::No } else { Probe::Yes }, "{name}{suffix}");
             let named = Memory::new(format!("a.tfrecord{suffix}"), &file);
             assert_eq!(
-                detect::detect(&named, &ReadOptions::default(), &for_tests(Limits::default()))
-                    .unwrap()
-                    .name(),
+                detect::detect(&named, &ReadOptions::default(), &for_tests(Limits::default())).unwrap().name,
                 "tfrecord"
             );
         }
@@ -182,7 +179,7 @@ fn a_record_of_a_compressed_file_over_the_limit_is_refused() {
     let limits = Limits { decoded_chunk_bytes: 50_000, ..Limits::default() };
     let options = ReadOptions { limits, ..ReadOptions::default() };
     let memory = Memory::new("test", file.clone());
-    let scanned = walk::scan(&TfRecord, &memory, &options, &for_tests(limits), &mut |_| Ok(())).unwrap_err();
+    let scanned = walk::scan(&TFRECORD, &memory, &options, &for_tests(limits), &mut |_| Ok(())).unwrap_err();
     for error in [scanned, read_with(&file, options).unwrap_err()] {
         assert!(matches!(error.kind(), Kind::Limit), "{error}");
     }
@@ -202,13 +199,13 @@ fn false_headers_cost_no_more_than_a_few_passes() {
     };
     let (memory, options, cx) =
         (Memory::new("test", &file), ReadOptions::default(), for_tests(Limits::default()));
-    TfRecord.walk(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
+    (TFRECORD.walk)(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
     assert_eq!(covered, file.len() as u64);
 }
 
 #[test]
 fn options_are_refused_by_name() {
-    let refused = |options: WriteOptions| TfRecord.encoder(&options).err().unwrap().to_string();
+    let refused = |options: WriteOptions| (TFRECORD.encoder)(&options).err().unwrap().to_string();
     assert!(refused(codec("snappy")).contains("one of none, gzip, zlib"));
     assert!(refused(codec("none").with_int("level", 3)).contains("level= is for codec='gzip'"));
     assert!(refused(codec("zlib").with_int("level", 10)).contains("from 0 to 9"));
@@ -219,10 +216,11 @@ fn options_are_refused_by_name() {
 fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
     let file = golden("mixed.tfrecord");
     let (memory, options) = (Memory::new("test", &file), ReadOptions::default());
-    let opened = TfRecord.open(&memory, &options, &for_tests(Limits::default())).unwrap();
+    let opened = (TFRECORD.open)(&memory, &options, &for_tests(Limits::default())).unwrap();
     let index = opened.index_bytes().unwrap();
-    let indexed =
-        TfRecord.open_indexed(&memory, &index, &options, &for_tests(Limits::default())).unwrap().unwrap();
+    let indexed = TFRECORD.open_indexed.unwrap()(&memory, &index, &options, &for_tests(Limits::default()))
+        .unwrap()
+        .unwrap();
     assert_eq!((opened.records(), opened.describe()), (indexed.records(), indexed.describe()));
     for record in 0..opened.records() {
         assert_eq!(opened.locate(record).unwrap(), indexed.locate(record).unwrap());
@@ -230,24 +228,31 @@ fn a_side_index_gives_the_same_table_and_a_wrong_one_is_ignored() {
     let mut other = file.clone();
     other[0] ^= 1;
     assert!(
-        TfRecord
-            .open_indexed(&Memory::new("test", &other), &index, &options, &for_tests(Limits::default()))
-            .unwrap()
-            .is_none()
+        TFRECORD.open_indexed.unwrap()(
+            &Memory::new("test", &other),
+            &index,
+            &options,
+            &for_tests(Limits::default())
+        )
+        .unwrap()
+        .is_none()
     );
     let wrapped = golden("mixed.tfrecord.gz");
     assert!(
-        TfRecord
-            .open(&Memory::new("test", &wrapped), &options, &for_tests(Limits::default()))
+        (TFRECORD.open)(&Memory::new("test", &wrapped), &options, &for_tests(Limits::default()))
             .unwrap()
             .index_bytes()
             .is_none()
     );
     assert!(
-        TfRecord
-            .open_indexed(&Memory::new("test", &wrapped), &index, &options, &for_tests(Limits::default()))
-            .unwrap()
-            .is_none()
+        TFRECORD.open_indexed.unwrap()(
+            &Memory::new("test", &wrapped),
+            &index,
+            &options,
+            &for_tests(Limits::default())
+        )
+        .unwrap()
+        .is_none()
     );
 }
 
@@ -269,7 +274,7 @@ fn a_file_is_read_with_large_reads_where_records_are_small() {
         }
     }
     let storage = Counted(write(&codec("none"), &vec![vec![1; 100]; 10_000]), AtomicU64::new(0));
-    let table = TfRecord.open(&storage, &ReadOptions::default(), &for_tests(Limits::default())).unwrap();
+    let table = (TFRECORD.open)(&storage, &ReadOptions::default(), &for_tests(Limits::default())).unwrap();
     assert_eq!(table.records(), 10_000);
     assert!(storage.1.load(Relaxed) < 10, "{} reads", storage.1.load(Relaxed));
 }
@@ -336,6 +341,6 @@ proptest! {
         let _ = read(&file);
         let _ = scan(&file);
         let _ = walked(&file);
-        let _ = TfRecord.open_indexed(&Memory::new("test", &file), &file, &ReadOptions::default(), &for_tests(Limits::default()));
+        let _ = TFRECORD.open_indexed.unwrap()(&Memory::new("test", &file), &file, &ReadOptions::default(), &for_tests(Limits::default()));
     }
 }

@@ -44,7 +44,7 @@ fn ways() -> Vec<Way> {
     ways
 }
 
-fn format_of(name: &str) -> &'static dyn Format {
+fn format_of(name: &str) -> &'static Format {
     detect::by_name(name).unwrap()
 }
 
@@ -87,26 +87,25 @@ fn salvage(format: &str, file: &[u8]) -> Walked {
         (Memory::new("test", file), ReadOptions::default(), for_tests(Limits::default()));
     let (mut walked, mut reached) = (Walked::default(), 0);
     let depth = Depth::Content { carry_for: None };
-    format_of(format)
-        .walk(&Walk::resuming(&memory, &options, depth, &cx), &mut |span| {
-            assert_eq!(span.range().start, reached, "spans tile the file");
-            reached = span.range().end;
-            match span {
-                Span::Records(chunk) => {
-                    let mut rows = Vec::new();
-                    chunk.content.unwrap().rows(&mut |row| {
-                        rows.push(row.to_vec());
-                        Ok(())
-                    })?;
-                    assert_eq!(rows.len() as u64, chunk.records);
-                    walked.sound.push((chunk.first_record, rows));
-                }
-                Span::Damage(range, error) => walked.damage.push((range, error)),
-                _ => {}
+    (format_of(format).walk)(&Walk::resuming(&memory, &options, depth, &cx), &mut |span| {
+        assert_eq!(span.range().start, reached, "spans tile the file");
+        reached = span.range().end;
+        match span {
+            Span::Records(chunk) => {
+                let mut rows = Vec::new();
+                chunk.content.unwrap().rows(&mut |row| {
+                    rows.push(row.to_vec());
+                    Ok(())
+                })?;
+                assert_eq!(rows.len() as u64, chunk.records);
+                walked.sound.push((chunk.first_record, rows));
             }
-            Ok(())
-        })
-        .unwrap();
+            Span::Damage(range, error) => walked.damage.push((range, error)),
+            _ => {}
+        }
+        Ok(())
+    })
+    .unwrap();
     assert_eq!(reached, file.len() as u64, "spans tile the file");
     walked
 }
@@ -137,7 +136,7 @@ fn check_any(way: &Way, file: &[u8]) {
     }
     let (memory, options, cx) =
         (Memory::new("test", file), ReadOptions::default(), for_tests(Limits::default()));
-    let opened = format_of(way.format).open(&memory, &options, &cx);
+    let opened = (format_of(way.format).open)(&memory, &options, &cx);
     let counted = count(format_of(way.format), &memory, &options, &cx);
     match (opened, counted) {
         (Ok(table), Ok(counted)) => {
@@ -223,15 +222,14 @@ fn a_cut_anywhere_leaves_the_records_before_it() {
         let (memory, options, cx) =
             (Memory::new("test", &file), ReadOptions::default(), for_tests(Limits::default()));
         let walk = Walk::resuming(&memory, &options, Depth::Checked, &cx);
-        format_of(way.format)
-            .walk(&walk, &mut |span| {
-                if let Span::Records(chunk) = span {
-                    count += chunk.records;
-                    ends.push((chunk.range.end, count));
-                }
-                Ok(())
-            })
-            .unwrap();
+        (format_of(way.format).walk)(&walk, &mut |span| {
+            if let Span::Records(chunk) = span {
+                count += chunk.records;
+                ends.push((chunk.range.end, count));
+            }
+            Ok(())
+        })
+        .unwrap();
         for cut in places(file.len()) {
             let expected =
                 ends.iter().rev().find(|(end, _)| *end <= cut as u64).map_or(0, |(_, count)| *count);
@@ -396,14 +394,13 @@ fn a_chunk_behind_a_search_is_marked() {
         let (memory, options, cx) =
             (Memory::new("test", &file), ReadOptions::default(), for_tests(Limits::default()));
         let mut marks = Vec::new();
-        format_of(way.format)
-            .walk(&Walk::resuming(&memory, &options, Depth::Checked, &cx), &mut |span| {
-                if let Span::Records(chunk) = span {
-                    marks.push(chunk.found_by_search);
-                }
-                Ok(())
-            })
-            .unwrap();
+        (format_of(way.format).walk)(&Walk::resuming(&memory, &options, Depth::Checked, &cx), &mut |span| {
+            if let Span::Records(chunk) = span {
+                marks.push(chunk.found_by_search);
+            }
+            Ok(())
+        })
+        .unwrap();
         assert!(!marks.is_empty() && marks.iter().all(|marked| *marked), "{way:?}: {marks:?}");
     }
 }

@@ -5,18 +5,18 @@ use super::*;
 use crate::codec::{Codec, Compression};
 use crate::cx::for_tests;
 use crate::error::Kind;
+use crate::format::encode::Group;
 use crate::format::riegeli::chunk::{CHUNK_HEADER, ChunkView, kind};
-use crate::format::riegeli::encode::{Encoding, encode_parts};
+use crate::format::riegeli::encode::{EncodedChunks, Encoding, encode_parts};
 use crate::format::riegeli::{transpose_decode, writer};
 use crate::format::spare::Spare;
-use crate::format::{Encoded, Group};
 use crate::limits::Limits;
 use crate::storage::output::{ForwardOutput, Output};
 use proptest::prelude::*;
 
 const STORED: Compression = Compression { codec: Codec::None, level: 0, window_log: 0 };
 
-fn encode(records: &[Vec<u8>], compression: Compression, transpose: Option<u64>) -> Encoded {
+fn encode(records: &[Vec<u8>], compression: Compression, transpose: Option<u64>) -> EncodedChunks {
     let mut group = Group::default();
     records.iter().for_each(|record| group.push(record).unwrap());
     Encoding { group_size: u64::MAX, compression, transpose }.encode(group, &Spare::default()).unwrap()
@@ -91,16 +91,21 @@ impl File {
 #[track_caller]
 fn refused(file: &File, expected: &str) {
     let bytes = file.bytes();
-    let error = open(&ArrayRecord, &bytes, &ReadOptions::default()).err().expect("it opens");
+    let error = open(&ARRAY_RECORD, &bytes, &ReadOptions::default()).err().expect("it opens");
     assert!(error.offset().is_some() && error.to_string().contains(expected), "{error}");
     let counted = count(&bytes).expect_err("it counts");
     assert_eq!(counted.to_string(), error.to_string());
-    assert!(!walk(&ArrayRecord, &bytes).damage.is_empty(), "the walk sees nothing");
+    assert!(!walk(&ARRAY_RECORD, &bytes).damage.is_empty(), "the walk sees nothing");
 }
 
 fn count(file: &[u8]) -> crate::Result<u64> {
     let options = ReadOptions::default();
-    crate::format::walk::count(&ArrayRecord, &Memory::new("test", file), &options, &for_tests(options.limits))
+    crate::format::walk::count(
+        &ARRAY_RECORD,
+        &Memory::new("test", file),
+        &options,
+        &for_tests(options.limits),
+    )
 }
 
 #[test]
@@ -127,7 +132,7 @@ fn a_last_block_that_unpacks_to_much_is_no_postscript() {
     let limits = Limits { decoded_chunk_bytes: 1 << 20, decoded_bytes: 1 << 20, ..Limits::default() };
     for limits in [limits, Limits::default()] {
         let options = ReadOptions { limits, ..ReadOptions::default() };
-        let error = open(&ArrayRecord, &file, &options).err().unwrap();
+        let error = open(&ARRAY_RECORD, &file, &options).err().unwrap();
         assert!(error.to_string().contains("no postscript"), "{error}");
     }
 }
@@ -146,8 +151,8 @@ fn unusual_but_true_files_are_read() {
     ];
     for file in files {
         let bytes = file.bytes();
-        assert_eq!(read(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap(), counter(6));
-        let walked = walk(&ArrayRecord, &bytes);
+        assert_eq!(read(&ARRAY_RECORD, &bytes, &ReadOptions::default()).unwrap(), counter(6));
+        let walked = walk(&ARRAY_RECORD, &bytes);
         assert!(walked.damage.is_empty(), "{:?}", walked.damage);
         assert_eq!((walked.records, walked.unused > 0), (6, !file.last_padding));
     }
@@ -181,7 +186,7 @@ fn footers_that_lie_are_refused() {
         let mut file = File::default();
         change(&mut file);
         if expected.contains('|') {
-            assert!(open(&ArrayRecord, &file.bytes(), &ReadOptions::default()).is_err());
+            assert!(open(&ARRAY_RECORD, &file.bytes(), &ReadOptions::default()).is_err());
         } else {
             refused(&file, expected);
         }
@@ -195,33 +200,33 @@ fn lies_that_only_a_chunk_can_tell_are_found_when_it_is_read() {
     file.entries[0].records = Some(1);
     file.entries[1].records = Some(3);
     let bytes = file.bytes();
-    let table = open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap();
+    let table = open(&ARRAY_RECORD, &bytes, &ReadOptions::default()).unwrap();
     let found = read_table(&*table, &bytes, Limits::default());
     assert!(found[0].as_ref().unwrap_err().to_string().contains("another number of records"));
     assert_eq!(found[4].as_ref().unwrap(), b"record-000004");
-    assert_eq!(walk(&ArrayRecord, &bytes).damage.len(), 2);
+    assert_eq!(walk(&ARRAY_RECORD, &bytes).damage.len(), 2);
 
     // An offset between two chunks.
     let mut file = File::default();
     file.entries[1].offset = Some(OFFSETS[1] + 1);
     let bytes = file.bytes();
-    let table = open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap();
+    let table = open(&ARRAY_RECORD, &bytes, &ReadOptions::default()).unwrap();
     assert!(matches!(
         read_table(&*table, &bytes, Limits::default())[2].as_ref().unwrap_err().kind(),
         Kind::Checksum
     ));
-    assert!(!walk(&ArrayRecord, &bytes).damage.is_empty());
+    assert!(!walk(&ARRAY_RECORD, &bytes).damage.is_empty());
 
     // Decoded sizes are not needed for groups, but a walk compares them.
     let mut file = File::default();
     file.entries[1].decoded = Some(27);
     let bytes = file.bytes();
-    assert_eq!(read(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap(), counter(6));
-    assert_eq!(walk(&ArrayRecord, &bytes).damage.len(), 1);
+    assert_eq!(read(&ARRAY_RECORD, &bytes, &ReadOptions::default()).unwrap(), counter(6));
+    assert_eq!(walk(&ARRAY_RECORD, &bytes).damage.len(), 1);
     file.entries[1].decoded = None;
     let bytes = file.bytes();
-    assert!(walk(&ArrayRecord, &bytes).damage.is_empty());
-    assert_eq!(open(&ArrayRecord, &bytes, &ReadOptions::default()).unwrap().describe().decoded_bytes, None);
+    assert!(walk(&ARRAY_RECORD, &bytes).damage.is_empty());
+    assert_eq!(open(&ARRAY_RECORD, &bytes, &ReadOptions::default()).unwrap().describe().decoded_bytes, None);
 }
 
 #[test]
@@ -229,7 +234,7 @@ fn a_chunk_left_out_of_the_footer_is_damage() {
     let mut file = File::default();
     file.entries.remove(1);
     file.metadata = Metadata { chunks: 2, records: 4, ..file.metadata };
-    let walked = walk(&ArrayRecord, &file.bytes());
+    let walked = walk(&ARRAY_RECORD, &file.bytes());
     assert_eq!((walked.records, walked.damage.len()), (4, 1));
     assert!(walked.damage[0].1.to_string().contains("not in the footer"));
 }
@@ -249,7 +254,7 @@ fn a_wrong_size_of_a_single_record_is_an_error_not_an_allocation() {
         put(&mut out, &[postscript]);
         writer::pad_to_block(&mut out).unwrap();
         let file = out.into_inner();
-        let found = read(&ArrayRecord, &file, &ReadOptions::default());
+        let found = read(&ARRAY_RECORD, &file, &ReadOptions::default());
         // The one value that means nothing was said.
         let unknown = decoded.is_none() || decoded == Some(u64::MAX);
         assert_eq!(found.is_ok(), unknown, "{decoded:?}: {found:?}");
@@ -284,7 +289,8 @@ proptest! {
         let mut data = [&encoded.head[CHUNK_HEADER as usize..], &encoded.body].concat();
         let at = at.index(data.len());
         data[at] = byte;
-        let _ = transpose_decode::decode(&data, 64, encoded.records, encoded.decoded_bytes, &for_tests(limits));
+        let decoded = records.iter().map(|record| record.len() as u64).sum();
+        let _ = transpose_decode::decode(&data, 64, encoded.records, decoded, &for_tests(limits));
     }
 
     #[test]

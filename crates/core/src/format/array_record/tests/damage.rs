@@ -3,7 +3,7 @@
 use super::*;
 use crate::error::Kind;
 use crate::format::options::WriteOptions;
-use crate::format::riegeli::Riegeli;
+use crate::format::riegeli::RIEGELI;
 
 /// Small files of every layout.
 fn files() -> Vec<(WriteOptions, Vec<Vec<u8>>)> {
@@ -31,7 +31,7 @@ fn a_flip_of_any_byte_gives_an_error_or_the_same_records() {
         for at in places(&file).collect::<Vec<_>>() {
             for flip in [1 << (at % 8), 0xff] {
                 file[at] ^= flip;
-                match open(&ArrayRecord, &file, &ReadOptions::default()) {
+                match open(&ARRAY_RECORD, &file, &ReadOptions::default()) {
                     Err(error) => assert!(error.offset().is_some(), "{error}"),
                     Ok(table) => {
                         assert_eq!(table.records(), records.len() as u64);
@@ -58,7 +58,7 @@ fn without_checksums_no_flip_panics() {
         let mut file = write(&options, &records);
         for at in places(&file).collect::<Vec<_>>() {
             file[at] ^= 1 << (at % 7);
-            if let Ok(table) = open(&ArrayRecord, &file, &options_without) {
+            if let Ok(table) = open(&ARRAY_RECORD, &file, &options_without) {
                 read_table(&*table, &file, Limits::default());
             }
             file[at] ^= 1 << (at % 7);
@@ -70,10 +70,10 @@ fn without_checksums_no_flip_panics() {
 fn a_walk_sees_every_flip_and_loses_one_chunk_at_most() {
     for (options, records) in files() {
         let mut file = write(&options, &records);
-        let group = open(&ArrayRecord, &file, &ReadOptions::default()).unwrap().locate(0).unwrap().0.records;
+        let group = open(&ARRAY_RECORD, &file, &ReadOptions::default()).unwrap().locate(0).unwrap().0.records;
         for at in places(&file).collect::<Vec<_>>() {
             file[at] ^= 1 << (at % 8);
-            let walked = walk(&ArrayRecord, &file);
+            let walked = walk(&ARRAY_RECORD, &file);
             assert!(!walked.damage.is_empty(), "a flip at {at} is not seen");
             assert!(
                 walked.records + group >= records.len() as u64,
@@ -93,10 +93,10 @@ fn a_cut_anywhere_is_an_error_at_open_and_damage_in_a_walk() {
     let cuts = (0..1000).chain((1000..whole.len()).step_by(4099)).chain(whole.len() - 300..whole.len());
     for size in cuts.chain([65_535, 65_536, 65_537, 65_560, 65_561, 65_644]) {
         let file = &whole[..size];
-        let error = open(&ArrayRecord, file, &ReadOptions::default()).err().unwrap();
+        let error = open(&ARRAY_RECORD, file, &ReadOptions::default()).err().unwrap();
         assert!(matches!(error.kind(), Kind::Truncated), "cut at {size}: {error}");
         assert!(error.to_string().contains("postscript is missing"), "cut at {size}: {error}");
-        let walked = walk(&ArrayRecord, file);
+        let walked = walk(&ARRAY_RECORD, file);
         assert!(!walked.damage.is_empty() && walked.records <= records.len() as u64, "cut at {size}");
     }
 }
@@ -105,15 +105,15 @@ fn a_cut_anywhere_is_an_error_at_open_and_damage_in_a_walk() {
 fn a_plain_walk_finds_the_way_by_block_headers() {
     let records = vec![vec![7; 30_000]; 20];
     let file = write(&options("none", 1), &records);
-    let table = open(&ArrayRecord, &file, &ReadOptions::default()).unwrap();
+    let table = open(&ARRAY_RECORD, &file, &ReadOptions::default()).unwrap();
     for record in 0..records.len() as u64 {
         let mut file = file.clone();
         file[table.locate(record).unwrap().0.stored.start as usize + 30] ^= 1;
-        let walked = walk(&Riegeli, &file);
+        let walked = walk(&RIEGELI, &file);
         assert_eq!(walked.damage.len(), 1);
         // At most the chunks that begin in one block are lost; footer and postscript count as records here.
         assert!(walked.records >= 20 - 3 + 21 + 3, "{record}: {}", walked.records);
-        let walked = walk(&ArrayRecord, &file);
+        let walked = walk(&ARRAY_RECORD, &file);
         assert_eq!((walked.records, walked.damage.len()), (19, 1), "the footer knows better");
     }
 }
@@ -122,9 +122,9 @@ fn a_plain_walk_finds_the_way_by_block_headers() {
 fn a_plain_file_cut_inside_a_chunk_is_truncated() {
     let file = write(&options("none", 1), &counter(3));
     for size in [0, 10, 63, 70, 119, 130] {
-        let error = open(&Riegeli, &file[..size], &ReadOptions::default()).err().unwrap();
+        let error = open(&RIEGELI, &file[..size], &ReadOptions::default()).err().unwrap();
         assert!(matches!(error.kind(), Kind::Truncated), "{size}: {error}");
-        assert_eq!(walk(&Riegeli, &file[..size]).damage.len(), 1, "{size}");
+        assert_eq!(walk(&RIEGELI, &file[..size]).damage.len(), 1, "{size}");
     }
-    assert_eq!(open(&Riegeli, &file[..64], &ReadOptions::default()).unwrap().records(), 0);
+    assert_eq!(open(&RIEGELI, &file[..64], &ReadOptions::default()).unwrap().records(), 0);
 }

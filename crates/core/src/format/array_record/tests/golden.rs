@@ -39,10 +39,10 @@ fn every_valid_golden_file_is_read_and_walked_and_stored_ones_are_written_to_the
             continue;
         }
         let file = std::fs::read(&path).unwrap();
-        let table = open(&ArrayRecord, &file, &ReadOptions::default()).unwrap();
+        let table = open(&ARRAY_RECORD, &file, &ReadOptions::default()).unwrap();
         let records: Vec<Vec<u8>> =
             read_table(&*table, &file, Limits::default()).into_iter().collect::<Result<_>>().unwrap();
-        let walked = walk(&ArrayRecord, &file);
+        let walked = walk(&ARRAY_RECORD, &file);
         assert_eq!(walked.records, records.len() as u64, "{name}");
         assert!(walked.damage.is_empty(), "{name}: {:?}", walked.damage);
         if name.starts_with("counter_") {
@@ -62,9 +62,9 @@ fn every_valid_golden_file_is_read_and_walked_and_stored_ones_are_written_to_the
 fn crafted_files_are_read_right_or_refused_by_name() {
     for name in ["crafted_file_metadata", "crafted_no_writer_options", "crafted_unequal_groups"] {
         let file = golden(name);
-        let records = read(&ArrayRecord, &file, &ReadOptions::default()).unwrap();
+        let records = read(&ARRAY_RECORD, &file, &ReadOptions::default()).unwrap();
         assert_eq!(records.len(), 12, "{name}");
-        assert!(walk(&ArrayRecord, &file).damage.is_empty(), "{name}");
+        assert!(walk(&ARRAY_RECORD, &file).damage.is_empty(), "{name}");
     }
     let refused = [
         ("crafted_bad_magic", "another magic number"),
@@ -75,10 +75,10 @@ fn crafted_files_are_read_right_or_refused_by_name() {
     ];
     for (name, expected) in refused {
         let file = golden(name);
-        let error = open(&ArrayRecord, &file, &ReadOptions::default()).err().unwrap();
+        let error = open(&ARRAY_RECORD, &file, &ReadOptions::default()).err().unwrap();
         assert!(matches!(error.kind(), Kind::Format), "{name}: {error}");
         assert!(error.to_string().contains(expected) && error.offset().is_some(), "{name}: {error}");
-        assert!(!walk(&ArrayRecord, &file).damage.is_empty(), "{name}");
+        assert!(!walk(&ARRAY_RECORD, &file).damage.is_empty(), "{name}");
     }
 }
 
@@ -88,10 +88,10 @@ fn cut_files_say_so() {
         [("corrupt_trunc_300", 6), ("corrupt_trunc_data_only", 100), ("corrupt_trunc_no_postscript", 101)]
     {
         let file = golden(name);
-        let error = open(&ArrayRecord, &file, &ReadOptions::default()).err().unwrap();
+        let error = open(&ARRAY_RECORD, &file, &ReadOptions::default()).err().unwrap();
         assert!(matches!(error.kind(), Kind::Truncated), "{name}: {error}");
         assert!(error.to_string().contains("never closed"), "{name}: {error}");
-        let walked = walk(&ArrayRecord, &file);
+        let walked = walk(&ARRAY_RECORD, &file);
         assert_eq!((walked.records, walked.damage.len()), (left, 1), "{name}");
     }
 }

@@ -5,7 +5,7 @@ mod damage;
 mod golden;
 mod written;
 
-use super::ArrayRecord;
+use super::ARRAY_RECORD;
 use crate::Limits;
 use crate::cx::for_tests;
 use crate::error::{Error, Result};
@@ -19,11 +19,11 @@ fn options(codec: &str, group_size: i128) -> WriteOptions {
 }
 
 fn write(options: &WriteOptions, records: &[Vec<u8>]) -> Vec<u8> {
-    testing::write(&ArrayRecord, options, records)
+    testing::write(&ARRAY_RECORD, options, records)
 }
 
-fn open(format: &dyn Format, file: &[u8], options: &ReadOptions) -> Result<Box<dyn Table>> {
-    format.open(&Memory::new("test", file), options, &for_tests(options.limits))
+fn open(format: &Format, file: &[u8], options: &ReadOptions) -> Result<Box<dyn Table>> {
+    (format.open)(&Memory::new("test", file), options, &for_tests(options.limits))
 }
 
 /// Every record, in the way that the table offers for it.
@@ -52,7 +52,7 @@ fn read_table(table: &dyn Table, file: &[u8], limits: Limits) -> Vec<Result<Vec<
     (0..table.records()).map(&mut read).collect()
 }
 
-fn read(format: &dyn Format, file: &[u8], options: &ReadOptions) -> Result<Vec<Vec<u8>>> {
+fn read(format: &Format, file: &[u8], options: &ReadOptions) -> Result<Vec<Vec<u8>>> {
     let table = open(format, file, options)?;
     read_table(&*table, file, options.limits).into_iter().collect()
 }
@@ -64,7 +64,7 @@ struct Walked {
     damage: Vec<(std::ops::Range<u64>, Error)>,
 }
 
-fn walk(format: &dyn Format, file: &[u8]) -> Walked {
+fn walk(format: &Format, file: &[u8]) -> Walked {
     let mut walked = Walked { records: 0, unused: 0, damage: Vec::new() };
     let mut at = 0;
     let visit = &mut |span: Span<'_>| {
@@ -80,7 +80,7 @@ fn walk(format: &dyn Format, file: &[u8]) -> Walked {
     };
     let (memory, options, cx) =
         (Memory::new("test", file), ReadOptions::default(), for_tests(Limits::default()));
-    format.walk(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
+    (format.walk)(&Walk::resuming(&memory, &options, Depth::Checked, &cx), visit).unwrap();
     assert_eq!(at, file.len() as u64, "spans tile the file");
     walked
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::Kind;
 use crate::format::TableHome;
 use crate::format::options::WriteOptions;
-use crate::format::riegeli::Riegeli;
+use crate::format::riegeli::RIEGELI;
 use crate::limits::Limits;
 
 fn check(options: &WriteOptions, records: &[Vec<u8>]) {
@@ -13,14 +13,14 @@ fn check(options: &WriteOptions, records: &[Vec<u8>]) {
     for table in [TableHome::Memory, TableHome::Disk] {
         for checksums in [true, false] {
             let read_options = ReadOptions { table, checksums, ..ReadOptions::default() };
-            assert!(read(&ArrayRecord, &file, &read_options).unwrap() == records, "{options:?}");
+            assert!(read(&ARRAY_RECORD, &file, &read_options).unwrap() == records, "{options:?}");
         }
     }
-    let walked = walk(&ArrayRecord, &file);
+    let walked = walk(&ARRAY_RECORD, &file);
     assert_eq!((walked.records, walked.unused), (records.len() as u64, 0));
     assert!(walked.damage.is_empty(), "{options:?}: {:?}", walked.damage);
     // The plain container sees the format's own records, too.
-    let plain = read(&Riegeli, &file, &ReadOptions::default()).unwrap();
+    let plain = read(&RIEGELI, &file, &ReadOptions::default()).unwrap();
     assert!(plain[..records.len()] == *records && plain.len() > records.len() + 3);
 }
 
@@ -60,8 +60,8 @@ fn a_long_footer_is_read_record_by_record() {
     let records = counter(6_000);
     for codec in ["none", "brotli", "zstd", "snappy"] {
         let file = write(&options(codec, 1).with_int("num_records", 6_000), &records);
-        assert!(read(&ArrayRecord, &file, &ReadOptions::default()).unwrap() == records, "{codec}");
-        assert!(walk(&ArrayRecord, &file).damage.is_empty(), "{codec}");
+        assert!(read(&ARRAY_RECORD, &file, &ReadOptions::default()).unwrap() == records, "{codec}");
+        assert!(walk(&ARRAY_RECORD, &file).damage.is_empty(), "{codec}");
     }
 }
 
@@ -70,17 +70,17 @@ fn more_records_than_bytes_are_padded() {
     let records = vec![Vec::new(); 70_000];
     let file = write(&options("zstd", 70_000), &records);
     assert_eq!(file.len(), 196_608);
-    let walked = walk(&ArrayRecord, &file);
+    let walked = walk(&ARRAY_RECORD, &file);
     assert_eq!((walked.records, walked.damage.len()), (70_000, 0));
     let mut flipped = file.clone();
     flipped[50_000] ^= 1;
-    assert_eq!(walk(&ArrayRecord, &flipped).damage.len(), 1, "padding is verified");
+    assert_eq!(walk(&ARRAY_RECORD, &flipped).damage.len(), 1, "padding is verified");
 }
 
 #[test]
 fn the_table_describes_the_file() {
     let table =
-        open(&ArrayRecord, &write(&options("brotli", 7), &counter(30)), &ReadOptions::default()).unwrap();
+        open(&ARRAY_RECORD, &write(&options("brotli", 7), &counter(30)), &ReadOptions::default()).unwrap();
     let description = table.describe();
     assert_eq!(description.codec.as_deref(), Some("brotli"));
     assert_eq!(description.decoded_bytes, Some(390));
@@ -95,14 +95,14 @@ fn a_chunk_over_the_limit_is_refused_but_stored_bytes_are_not_limited() {
     let records = vec![vec![0; 100_000]];
     for codec in ["zstd", "brotli", "snappy"] {
         let file = write(&options(codec, 1), &records);
-        let error = read(&ArrayRecord, &file, &read_options).unwrap_err();
+        let error = read(&ARRAY_RECORD, &file, &read_options).unwrap_err();
         assert!(matches!(error.kind(), Kind::Limit), "{codec}: {error}");
     }
-    assert!(read(&ArrayRecord, &write(&options("none", 1), &records), &read_options).unwrap() == records);
+    assert!(read(&ARRAY_RECORD, &write(&options("none", 1), &records), &read_options).unwrap() == records);
 }
 
 #[test]
 fn riegeli_is_not_written() {
-    let error = Riegeli.encoder(&WriteOptions::default()).err().unwrap();
+    let error = (RIEGELI.encoder)(&WriteOptions::default()).err().unwrap();
     assert_eq!(error.to_string(), "riegeli is read only; write array_record");
 }
