@@ -79,7 +79,7 @@ impl<'a> FooterGuide<'a> {
         Ok(())
     }
 
-    fn judge_data(&mut self, begin: u64, header: &Header) -> Result<Verdict> {
+    fn check_data_chunk(&mut self, begin: u64, header: &Header) -> Result<Verdict> {
         self.skip_to(begin)?;
         self.excused = false;
         let first = self.record;
@@ -126,7 +126,7 @@ impl Guide for FooterGuide<'_> {
         Ok(Next::Trust(entry.offset..end, first, entry.records))
     }
 
-    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
+    fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
         if begin == self.place.footer {
             self.skip_to(begin)?;
             return self.problem.take().map_or(Ok(Verdict::Meta), Err);
@@ -140,7 +140,7 @@ impl Guide for FooterGuide<'_> {
                 Err(Error::format("copies of the postscript differ"))
             };
         }
-        self.judge_data(begin, header)
+        self.check_data_chunk(begin, header)
     }
 
     fn damaged(&mut self, at: u64, _header: Option<&Header>) -> Result<Option<u64>> {
@@ -176,12 +176,12 @@ pub struct GuideWithoutFooter {
 }
 
 impl Guide for GuideWithoutFooter {
-    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
+    fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
         if decoded.is_some_and(|decoded| self.is_footer(decoded) || is_postscript(begin, decoded)) {
             return Ok(Verdict::Meta);
         }
         self.chunks += 1;
-        self.records.judge(begin, header, decoded)
+        self.records.check_chunk(begin, header, decoded)
     }
 
     fn damaged(&mut self, at: u64, header: Option<&Header>) -> Result<Option<u64>> {

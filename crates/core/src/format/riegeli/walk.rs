@@ -43,7 +43,7 @@ pub trait Guide {
     /// Checks a sound chunk of records, and returns what it holds. An error turns the chunk into damage. `decoded` is
     /// the content of the chunk. It is `None` if the chunk is copied to another file in its stored form, or if the walk
     /// reads only headers.
-    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict>;
+    fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict>;
 
     /// Called for every damage, with the chunk header there if it is valid. Returns the number of the first lost
     /// record. If nothing shows what was there, that is the next record. If it was structure, returns `None`.
@@ -251,7 +251,7 @@ fn look<'a>(
         let found = match header.kind {
             kind::SIGNATURE => Found::Meta,
             _ if header.records == 0 => Found::Filler,
-            _ => verdict(guide.judge(begin, header, None)?),
+            _ => verdict(guide.check_chunk(begin, header, None)?),
         };
         return Ok((found, None));
     }
@@ -270,7 +270,7 @@ fn look<'a>(
         };
         let found = match header.records {
             0 => Found::Filler,
-            _ => verdict(guide.judge(begin, header, decoded.as_ref())?),
+            _ => verdict(guide.check_chunk(begin, header, decoded.as_ref())?),
         };
         let first_record = if let Found::Records(first) = found { first } else { 0 };
         return Ok((found, Some(ChunkContent { walk, chunk, first_record, decoded })));
