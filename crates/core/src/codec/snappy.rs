@@ -78,7 +78,7 @@ pub fn compress(input: &[u8], out: &mut Vec<u8>) -> Result<()> {
 /// seconds without a response to Ctrl-C, and memory that the block only claims to need. The library is faster, so it
 /// decodes the blocks up to [`AT_ONCE`], which are nearly all.
 struct Block<'a> {
-    /// What is not yet read.
+    /// The part of the block that is not yet read.
     rest: &'a [u8],
     element: Element,
 }

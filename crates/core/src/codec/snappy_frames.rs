@@ -2,7 +2,7 @@
 //!
 //! | at | size | field |
 //! |---|---|---|
-//! | 0 | 1 | kind: `00` a snappy block, `01` stored as it is, `80`..`fe` to be skipped, `ff` stream identifier |
+//! | 0 | 1 | kind: `00` a snappy block, `01` uncompressed, `80`..`fe` to be skipped, `ff` stream identifier |
 //! | 1 | 3 | length of what follows, little-endian |
 //! | 4 | 4 | masked CRC-32C of the decoded bytes (kinds `00` and `01` only) |
 //! | 8 | | the bytes |

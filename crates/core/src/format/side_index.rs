@@ -18,7 +18,7 @@ use crate::bytes::{self, Cursor};
 
 const MAGIC: &[u8; 8] = b"anyr-idx";
 const VERSION: u8 = 1;
-/// How many bytes [`begins`] looks at.
+/// How many bytes [`begins`] needs.
 pub const BEGIN: u64 = MAGIC.len() as u64 + 1;
 
 /// Whether a file that begins with `head` can be an index.

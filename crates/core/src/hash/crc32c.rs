@@ -10,7 +10,7 @@ pub fn append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// The masked form of a CRC, which is stored.
+/// The masked form of a CRC, in which it is stored.
 pub fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK)
 }

@@ -51,7 +51,7 @@ pub struct FileWriter {
 }
 
 impl FileWriter {
-    /// Stages a new file for `path`. If `path` exists and is neither a regular file nor a folder, writes to it as a
+    /// Stages a new file next to `path`. If `path` exists and is neither a regular file nor a folder, writes to it as a
     /// stream.
     pub fn create(
         path: &Path,

@@ -46,9 +46,9 @@ pub struct Pool {
     /// This is not a lock that runs an initialiser: a fork during the initialiser would hang the child. Two callers may
     /// both start threads. The threads of one of them then end at once.
     threads: OnceBox<Option<Threads>>,
-    /// What was encoded before threads were started, in bytes.
+    /// What was encoded before threads were started, as `weight` counts it.
     before: AtomicUsize,
-    /// What is in flight for all shards, in bytes.
+    /// What is in flight for all shards, as `weight` counts it.
     in_flight: Arc<AtomicUsize>,
     most_in_flight: usize,
 }

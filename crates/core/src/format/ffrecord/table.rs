@@ -30,7 +30,7 @@ pub(super) struct Samples {
 impl Samples {
     pub(super) fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let (samples, header) = Self::read(storage, options.checksums, cx)?;
-        // Report a wrong checksum first: it is the cause of offsets that are out of order.
+        // Report a wrong checksum first. Offsets that are out of order are then only a consequence.
         header?;
         samples.check_offsets(cx)?;
         samples.check_last(storage, cx)?;

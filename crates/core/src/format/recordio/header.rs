@@ -84,8 +84,8 @@ impl Header {
         Ok(header)
     }
 
-    /// The header at `at`, if [`parse`](Self::parse) finds nothing wrong with it. Gives no reason if there is, which is
-    /// fast enough for every magic number of a damaged file.
+    /// The header at `at`, if [`parse`](Self::parse) finds nothing wrong with it. It gives no reason for `None`, so it
+    /// is fast enough to be called for every magic number of a damaged file.
     pub(super) fn plausible(head: &[u8], at: u64, file_size: u64) -> Option<Self> {
         if (head.len() as u64) < HEADER || !head.starts_with(&MAGIC) {
             return None;

@@ -104,7 +104,7 @@ impl<'a> ChunkData<'a> {
 /// One of the two streams of a chunk.
 struct Blob<'a> {
     data: ChunkData<'a>,
-    /// What is not yet read from the storage.
+    /// The part that is not yet read from the storage.
     stored: Range<u64>,
     decompressor: Box<dyn Decompressor>,
     finished: bool,

@@ -232,7 +232,7 @@ impl ChunkTable {
     }
 
     /// The size of the only record of a chunk, if the stored bytes and the limits make it plausible. Nothing may be
-    /// allocated for any other size. Decoding reports what is wrong with it.
+    /// allocated for any other size. Decoding then finds out whether it is right.
     #[inline]
     fn trusted_size(&self, size: u64, stored: Range<u64>) -> Option<u64> {
         let stored = stored.end.saturating_sub(stored.start);

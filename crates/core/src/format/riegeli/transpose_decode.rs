@@ -17,11 +17,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`layout`] | the front of the header: how the bytes after it are divided into buffers |
-//! | [`machine`] | the rest of the header: the states |
-//! | [`transitions`] | the choices among states |
-//! | [`output`] | the records, from the last byte to the first |
-//! | [`run`] | the execution of the state machine |
+//! | `layout` | the front of the header: how the bytes after it are divided into buffers |
+//! | `machine` | the rest of the header: the states |
+//! | `transitions` | the choices among states |
+//! | `output` | the records, from the last byte to the first |
+//! | `run` | the execution of the state machine |
 
 mod layout;
 mod machine;
