@@ -1,6 +1,6 @@
 //! Brotli streams, with windows of up to 2^30 bytes.
 //!
-//! The decoder's ring buffer grows with what the stream holds and never past the window in its header.
+//! The decoder's ring buffer grows with the content of the stream, and never beyond the window in its header.
 
 use super::{Codec, Decompressor, Progress, broken, wrong_size};
 use crate::bytes;
@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Write};
 
 /// Windows over this need the large-window form of the stream.
 const LARGEST_STANDARD_WINDOW_LOG: u32 = 24;
-/// What the decoder allocates in larger amounts is the ring buffer; the rest has a fixed size.
+/// Allocations of this size or more are the decoder's ring buffer. Its other allocations have a fixed size.
 const LARGE: usize = 1 << 20;
 /// The decoder's codes for a ring buffer that it could not allocate.
 const NO_MEMORY: [i32; 2] = [-26, -27];
@@ -21,7 +21,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     let mut decoder = Decoder::new();
     let first = decoder.decompress_some(input, out)?;
     let progress = if !first.finished && first.produced == out.len() {
-        // The end of the stream can lie behind its last byte of output; one more byte is one too many.
+        // The stream can end some bytes after its last byte of output. If it produces one more byte, it is too long.
         let last = decoder.decompress_some(&input[first.consumed..], &mut [0])?;
         if last.produced > 0 {
             return Err(wrong_size(Codec::Brotli, out.len(), "more"));
@@ -57,7 +57,7 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Output of the compressor, in memory that may be missing.
+/// The output of the compressor. Missing memory is an error.
 struct Growing<'a>(&'a mut Vec<u8>);
 
 impl Write for Growing<'_> {
@@ -72,7 +72,7 @@ impl Write for Growing<'_> {
     }
 }
 
-/// Allocates bytes for the decoder. Where there is no memory it gives an empty slice, as the decoder expects.
+/// Allocates bytes for the decoder. If memory is missing, it returns an empty slice, as the decoder expects.
 struct ByteAlloc;
 
 type Allocated = <StandardAlloc as Allocator<u8>>::AllocatedMemory;
@@ -96,7 +96,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// At the beginning of a stream.
+    /// A decoder at the beginning of a stream.
     pub fn new() -> Self {
         let alloc = StandardAlloc::default;
         Decoder { state: BrotliState::new(ByteAlloc, alloc(), alloc()) }

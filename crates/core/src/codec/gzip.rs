@@ -7,7 +7,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// What is around the deflate stream.
+/// The format around a deflate stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrapper {
     /// RFC 1952: a CRC-32 at the end, and members may follow each other.
@@ -30,20 +30,20 @@ impl Wrapper {
         }
     }
 
-    /// How many bytes it takes around a stream at the least.
+    /// The fewest bytes that it adds to a deflate stream.
     pub fn around(self) -> u64 {
         match self {
-            // Ten before it; a checksum and a length behind it.
+            // Ten bytes before the stream, and a checksum and a length after it.
             Wrapper::Gzip => 18,
-            // Two before it; a checksum behind it.
+            // Two bytes before the stream, and a checksum after it.
             Wrapper::Zlib => 6,
         }
     }
 
-    /// Whether a stream could begin like this.
+    /// Whether a stream can begin with `head`.
     pub fn begins(self, head: &[u8]) -> bool {
         match (self, head) {
-            // Deflate is the only method there is, and three flags are reserved.
+            // Deflate is the only method that exists, and three flags are reserved.
             (Wrapper::Gzip, [0x1f, 0x8b, 8, flags, ..]) => flags & 0xe0 == 0,
             // Deflate with a window of at most 32 KiB, no dictionary, and the check bits right.
             (Wrapper::Zlib, [method, flags, ..]) => {
@@ -54,7 +54,8 @@ impl Wrapper {
         }
     }
 
-    /// The bytes before the deflate stream. The same on every machine: neither time nor system is told.
+    /// The bytes before the deflate stream. They are the same on every machine, because they state neither time nor
+    /// operating system.
     pub fn header(self, level: u32) -> &'static [u8] {
         match (self, level) {
             (Wrapper::Gzip, _) => &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff],
@@ -73,7 +74,7 @@ impl Wrapper {
         }
     }
 
-    /// The checksum of nothing.
+    /// The checksum of empty data.
     pub fn checksum_of_none(self) -> u32 {
         match self {
             Wrapper::Gzip => 0,
@@ -81,11 +82,12 @@ impl Wrapper {
         }
     }
 
-    /// The checksum of what `first` covers followed by what `second` covers, which is `length` bytes.
+    /// The checksum of two parts joined. `first` and `second` are the checksums of the parts, and `length` is the size
+    /// of the second part.
     pub fn combine(self, first: u32, second: u32, length: u64) -> u32 {
         match self {
             Wrapper::Gzip => {
-                // The length of the first part plays no role in the sum.
+                // The result does not depend on the length of the first part.
                 let mut sum = crc32fast::Hasher::new_with_initial_len(first, 0);
                 sum.combine(&crc32fast::Hasher::new_with_initial_len(second, length));
                 sum.finalize()
@@ -94,7 +96,7 @@ impl Wrapper {
         }
     }
 
-    /// The bytes behind the deflate stream, for data of `length` bytes.
+    /// The bytes after the deflate stream, for data of `length` bytes.
     pub fn trailer(self, checksum: u32, length: u64) -> Vec<u8> {
         match self {
             Wrapper::Gzip => [checksum.to_le_bytes(), (length as u32).to_le_bytes()].concat(),
@@ -107,7 +109,7 @@ const ADLER: u32 = 65_521;
 
 fn adler32(bytes: &[u8]) -> u32 {
     let (mut low, mut high) = (1u32, 0u32);
-    // The most bytes after which neither sum can have overflown.
+    // After at most this many bytes, neither sum can have overflowed.
     for piece in bytes.chunks(5552) {
         for &byte in piece {
             low += u32::from(byte);
@@ -137,7 +139,7 @@ pub struct Inflater {
 }
 
 impl Inflater {
-    /// At the beginning of a stream.
+    /// An inflater at the beginning of a stream.
     pub fn new(wrapper: Wrapper) -> Self {
         Inflater { wrapper, inflate: None, members: 0, consumed: 0 }
     }
@@ -167,7 +169,7 @@ impl Inflater {
         Error::format(format!("damaged {} stream ({problem})", self.wrapper.name())).at(self.consumed)
     }
 
-    /// Whether the stream may end here: it has begun, and nothing of it is missing.
+    /// Checks that the stream may end here: it has begun, and nothing of it is missing.
     pub fn finish(&self) -> Result<()> {
         if self.inflate.is_none() && self.members > 0 {
             return Ok(());
@@ -180,7 +182,7 @@ impl Inflater {
 }
 
 impl Decompressor for Inflater {
-    /// Comes as far as it can with either.
+    /// Stops when the input is used up or the output is full.
     fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress> {
         let (mut consumed, mut produced) = (0, 0);
         while consumed < input.len() && produced < out.len() {
@@ -209,8 +211,8 @@ impl Decompressor for Inflater {
     }
 }
 
-/// Unpacks a whole stream to at most `limit` bytes. Nothing may follow it. `base` is where it begins in the file.
-/// What it takes counts as held.
+/// Unpacks a whole stream to at most `limit` bytes. Nothing may follow it. `base` is where it begins in the file. The
+/// memory counts as held.
 pub fn decompress(
     wrapper: Wrapper,
     stored: &[u8],
@@ -227,11 +229,11 @@ fn unpack(wrapper: Wrapper, stored: &[u8], limit: u64, held: &mut Held<'_>, cx: 
     let mut inflater = Inflater::new(wrapper);
     let (mut out, mut used, mut pace) = (Vec::new(), 0, cx.pace());
     while used < stored.len() {
-        // One byte over the limit tells "exactly full" from "too much".
+        // Room for one byte over the limit distinguishes "exactly full" from "too much".
         bytes::grow_as_filled("unpacked data", &mut out, limit + 1, held)?;
         let filled = out.len();
         out.resize(out.capacity().min(filled + PIECE), 0);
-        // Not all of the input at once: a stream can be long and hold nothing.
+        // Pass the input in pieces as well: a long stream can produce no output.
         let input = &stored[used..stored.len().min(used + PIECE)];
         let progress = inflater.decompress_some(input, &mut out[filled..])?;
         used += progress.consumed;
@@ -245,12 +247,12 @@ fn unpack(wrapper: Wrapper, stored: &[u8], limit: u64, held: &mut Held<'_>, cx: 
         }
     }
     inflater.finish()?;
-    // What is kept for a while should not hold the room that it grew by.
+    // The result may be kept for a while, so release the unused capacity.
     out.shrink_to_fit();
     Ok(out)
 }
 
-/// `data` as a deflate stream without its end, padded to whole bytes, so that another one may follow it.
+/// Compresses `data` to a deflate stream without its end, padded to whole bytes, so that another part may follow it.
 pub fn deflate_part(data: &[u8], level: u32) -> Result<Vec<u8>> {
     let mut deflate = Compress::new(Compression::new(level), false);
     let mut out = bytes::reserved("deflated data", (data.len() / 2 + STEP) as u64)?;
@@ -259,7 +261,7 @@ pub fn deflate_part(data: &[u8], level: u32) -> Result<Vec<u8>> {
         if out.capacity() - out.len() < STEP {
             bytes::reserve_more("deflated data", &mut out, STEP + data.len().saturating_sub(used) / 2)?;
         }
-        // Compressing plain bytes with room to write cannot fail; the flush is whole when some room is left.
+        // Compression cannot fail while there is room for output. The flush is complete when some room is left.
         let status = deflate.compress_vec(&data[used..], &mut out, FlushCompress::Sync);
         let all_used = deflate.total_in() as usize == data.len();
         if status.is_err() || (all_used && out.len() < out.capacity()) {
@@ -268,10 +270,10 @@ pub fn deflate_part(data: &[u8], level: u32) -> Result<Vec<u8>> {
     }
 }
 
-/// An empty deflate block that is marked as the last one: what ends a row of [parts](deflate_part).
+/// An empty deflate block that is marked as the last one. It ends a sequence of [parts](deflate_part).
 pub const LAST_BLOCK: [u8; 2] = [3, 0];
 
-/// `data` as a whole stream.
+/// Compresses `data` to a whole stream.
 pub fn compress(wrapper: Wrapper, data: &[u8], level: u32) -> Result<Vec<u8>> {
     let (deflated, trailer) =
         (deflate_part(data, level)?, wrapper.trailer(wrapper.checksum(data), data.len() as u64));

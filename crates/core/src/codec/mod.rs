@@ -3,9 +3,9 @@
 //! | way | for |
 //! |---|---|
 //! | [`Codec::decompress`] | a buffer of the declared size, at once |
-//! | [`Codec::decompress_paced`] | the same for any size: it can be stopped |
-//! | [`Codec::append`] | a buffer that grows with the bytes that arrive, whatever size is declared |
-//! | [`Decompressor`] | pieces, for what need not be held whole |
+//! | [`Codec::decompress_paced`] | the same for any size, with interruption checks |
+//! | [`Codec::append`] | a buffer that grows with the decompressed bytes, whatever size is declared |
+//! | [`Decompressor`] | pieces, for data that need not be in memory as a whole |
 //!
 //! A result has exactly the declared size: less output, more output and input left over are all errors.
 
@@ -20,17 +20,18 @@ use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 
-/// What is decompressed at once, in memory for all of it: about as much as takes a few milliseconds.
+/// Data up to this size is decompressed at once, into memory of the declared size. That takes a few milliseconds.
 pub const AT_ONCE: usize = 4 << 20;
-/// What is read, or decompressed, at a time of larger data.
+/// Larger data is read, or decompressed, in pieces of this size.
 const PIECE: usize = 256 << 10;
-/// Memory for so many times the stored bytes is taken before any have arrived. Most data has less.
+/// Memory for this many times the stored bytes is allocated before any have been decompressed. Most data has a lower
+/// ratio.
 const EXPECTED_RATIO: usize = 16;
 
 /// A way of compressing bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
-    /// Stored as they are.
+    /// Stored uncompressed.
     None,
     /// Brotli, RFC 7932, and its extension for large windows.
     Brotli,
@@ -65,7 +66,7 @@ impl Codec {
         }
     }
 
-    /// What [`decompress`](Self::decompress) does, and asks now and then whether to go on.
+    /// Like [`decompress`](Self::decompress), with interruption checks.
     pub fn decompress_paced(self, input: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         if out.len() <= AT_ONCE {
             return self.decompress(input, out);
@@ -88,9 +89,10 @@ impl Codec {
         }
     }
 
-    /// Appends all of `input`, decompressed to exactly `size` bytes, to `out`. What `out` takes more counts as held.
+    /// Decompresses all of `input` to exactly `size` bytes, and appends them to `out`. Memory that `out` takes in
+    /// addition counts as held.
     ///
-    /// A size is a claim: memory for more than [`AT_ONCE`] is taken as the data arrives.
+    /// The size is only a claim. Memory for more than [`AT_ONCE`] grows with the decompressed data.
     pub fn append(
         self,
         input: &[u8],
@@ -143,7 +145,7 @@ impl Codec {
         self.decompress(input, &mut out[begin..])
     }
 
-    /// Decompresses in pieces; none for snappy, whose blocks refer back without bound.
+    /// A decompressor that works in pieces. `None` for snappy, whose blocks refer back without bound.
     pub fn decompressor(self) -> Result<Option<Box<dyn Decompressor>>> {
         Ok(match self {
             Codec::None => Some(Box::new(Stored)),
@@ -154,7 +156,7 @@ impl Codec {
     }
 }
 
-/// Makes room for `more` bytes behind what is in a buffer.
+/// Reserves memory for `more` bytes after the content of a buffer.
 fn reserve(out: &mut Vec<u8>, more: usize, held: &mut Held<'_>) -> Result<()> {
     let before = out.capacity();
     let all = out.len() as u64 + more as u64;
@@ -162,7 +164,7 @@ fn reserve(out: &mut Vec<u8>, more: usize, held: &mut Held<'_>) -> Result<()> {
     bytes::reserve_bytes("decompressed data", out, all)
 }
 
-/// The input of a [`Decompressor`], fed to it bit by bit.
+/// Feeds input to a [`Decompressor`] piece by piece.
 struct Pieces<'a> {
     codec: Codec,
     decompressor: Box<dyn Decompressor>,
@@ -177,7 +179,7 @@ impl<'a> Pieces<'a> {
         Ok(Pieces { codec, decompressor, rest: input, finished: false })
     }
 
-    /// Fills some of `out`, which is not empty. Nothing was filled: more input is needed.
+    /// Fills some of `out`, which must not be empty. Returns how many bytes. 0 means that more input is needed.
     fn next(&mut self, out: &mut [u8]) -> Result<usize> {
         let input = &self.rest[..self.rest.len().min(PIECE)];
         let progress = self.decompressor.decompress_some(input, out)?;
@@ -189,9 +191,9 @@ impl<'a> Pieces<'a> {
         Ok(progress.produced)
     }
 
-    /// That both input and output end here.
+    /// Checks that both input and output end here.
     fn end(mut self, size: usize) -> Result<()> {
-        // The end of a stream can lie behind its last byte of output; one more byte is one too many.
+        // The stream can end some bytes after its last byte of output. If it produces one more byte, it is too long.
         while !self.finished {
             let progress = self.decompressor.decompress_some(self.rest, &mut [0])?;
             if progress.produced > 0 {
@@ -212,7 +214,7 @@ impl<'a> Pieces<'a> {
 pub struct Compression {
     /// The codec.
     pub codec: Codec,
-    /// How hard to try, on the codec's own scale.
+    /// The compression level, on the codec's own scale.
     pub level: i32,
     /// Binary logarithm of the window, for the codecs that have one.
     pub window_log: u32,
@@ -234,12 +236,12 @@ impl Compression {
     }
 }
 
-/// How far one call of a [`Decompressor`] has come.
+/// The progress of one call of a [`Decompressor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of input used.
     pub consumed: usize,
-    /// Bytes of output made.
+    /// Bytes of output produced.
     pub produced: usize,
     /// Whether the compressed data may end here.
     pub finished: bool,
@@ -251,7 +253,7 @@ pub trait Decompressor {
     fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress>;
 }
 
-/// Bytes that are stored as they are. They have no end of their own.
+/// Uncompressed bytes. They have no end marker.
 struct Stored;
 
 impl Decompressor for Stored {

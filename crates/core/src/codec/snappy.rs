@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 
 /// A block must be shorter than this.
 const MAX_BYTES: u64 = 1 << 32;
-/// Bytes of output that a byte of a block can stand for, at most: a copy of 64 bytes takes 3.
+/// The most bytes of output per stored byte. A copy of 64 bytes takes 3.
 const MOST_RATIO: u64 = 32;
 
-/// Whether so many bytes can be compressed into one block. The library works with 32-bit lengths and says 0
-/// where its bound for the compressed size does not fit in them, which is at about 3.6 GiB.
+/// Whether `bytes` bytes can be compressed into one block. The library works with 32-bit lengths. If its bound for the
+/// compressed size does not fit into them, it returns 0. That happens at about 3.6 GiB.
 pub fn fits(bytes: u64) -> bool {
     bytes < MAX_BYTES && usize::try_from(bytes).is_ok_and(|n| snap::raw::max_compress_len(n) > 0)
 }
@@ -24,7 +24,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
         return Err(wrong_size(Codec::Snappy, out.len(), declared));
     }
     if declared == 0 {
-        // The library returns before it looks at what follows an empty block.
+        // The library does not check what follows an empty block.
         return if input == [0] { Ok(()) } else { Err(broken(Codec::Snappy, "bytes follow the block")) };
     }
     let written = snap::raw::Decoder::new().decompress(input, out).map_err(|e| broken(Codec::Snappy, e))?;
@@ -34,7 +34,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// What [`decompress`] does, for a large block: in pieces, with a check between them.
+/// Like [`decompress`], for a large block: in pieces, with an interruption check between them.
 pub fn decompress_paced(input: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
     let (mut block, mut filled) = (Block::begin(input, out.len())?, 0);
     while filled < out.len() {
@@ -45,7 +45,7 @@ pub fn decompress_paced(input: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()>
     block.end()
 }
 
-/// Appends the content of a large block, which has `size` bytes, to `out`. Memory grows with what arrives.
+/// Appends the content of a large block, which has `size` bytes, to `out`. Memory grows with the decoded data.
 pub fn append(input: &[u8], size: usize, out: &mut Vec<u8>, held: &mut Held<'_>, cx: &Cx<'_>) -> Result<()> {
     let mut block = Block::begin(input, size)?;
     let (begin, mut filled) = (out.len(), 0);
@@ -74,11 +74,11 @@ pub fn compress(input: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A block that is decoded in steps. The library decodes a block at once or not at all, which for one of 4 GiB is
-/// seconds without an answer to Ctrl-C, in memory that the block only claims to need. Blocks up to [`AT_ONCE`], which is
-/// nearly all, are left to the library, which is faster.
+/// A block that is decoded in steps. The library can only decode a block as a whole. For a block of 4 GiB, that means
+/// seconds without a response to Ctrl-C, and memory that the block only claims to need. The library is faster, so it
+/// decodes the blocks up to [`AT_ONCE`], which are nearly all.
 struct Block<'a> {
-    /// What is not yet read.
+    /// The part of the block that is not yet read.
     rest: &'a [u8],
     element: Element,
 }
@@ -106,7 +106,7 @@ impl<'a> Block<'a> {
         Ok(Block { rest: cursor.rest(), element: Element::Literal { left: 0 } })
     }
 
-    /// Decodes until `out` is full. `filled` bytes of it are there already.
+    /// Decodes until `out` is full. Its first `filled` bytes are already decoded.
     fn fill(&mut self, out: &mut [u8], mut filled: usize) -> Result<usize> {
         while filled < out.len() {
             let room = out.len() - filled;
@@ -123,7 +123,7 @@ impl<'a> Block<'a> {
                     if offset == 0 || offset > filled {
                         return Err(broken(Codec::Snappy, "it copies from before its beginning"));
                     }
-                    // What lies behind the offset may be what the copy itself has just written.
+                    // The source of a copy can overlap its own output, so at most `offset` bytes are copied at a time.
                     let n = left.min(room).min(offset);
                     out.copy_within(filled - offset..filled - offset + n, filled);
                     self.element = Element::Copy { offset, left: left - n };
@@ -159,7 +159,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// That the block ends here.
+    /// Checks that the block ends here.
     fn end(&self) -> Result<()> {
         match self.element {
             Element::Literal { left: 0 } | Element::Copy { left: 0, .. } if self.rest.is_empty() => Ok(()),

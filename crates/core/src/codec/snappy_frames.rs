@@ -2,7 +2,7 @@
 //!
 //! | at | size | field |
 //! |---|---|---|
-//! | 0 | 1 | kind: `00` a snappy block, `01` stored as it is, `80`..`fe` to be skipped, `ff` stream identifier |
+//! | 0 | 1 | kind: `00` a snappy block, `01` uncompressed, `80`..`fe` to be skipped, `ff` stream identifier |
 //! | 1 | 3 | length of what follows, little-endian |
 //! | 4 | 4 | masked CRC-32C of the decoded bytes (kinds `00` and `01` only) |
 //! | 8 | | the bytes |
@@ -158,7 +158,7 @@ fn frame(compressed: bool, body: &[u8], begin: usize, base: u64) -> Result<Frame
 
 /// Decodes a whole stream to at most `limit` bytes. `base` is where it begins in the file.
 ///
-/// Also tells where the last frame with bytes in it ends: what follows there decodes to nothing. What it takes counts as
+/// Also returns where the last frame that is not empty ends. What follows decodes to nothing. The memory counts as
 /// held.
 pub fn decompress(
     stored: &[u8],
@@ -180,7 +180,7 @@ pub fn decompress(
                 .hint("raise decoded_chunk_bytes in limits="));
         }
         if out.capacity() - begin < frame.decoded {
-            // Doubled, so that copying stays cheap, but never far ahead of the data that fills it.
+            // Double the memory to keep copying cheap, but never allocate far more than the data that fills it.
             let wanted = (2 * out.capacity()).max(begin + frame.decoded).min(limit);
             held.grow((wanted - out.capacity()) as u64)?;
             bytes::reserve_bytes("snappy stream", &mut out, wanted as u64)?;
@@ -192,15 +192,15 @@ pub fn decompress(
             end = frame.end;
         }
     }
-    // What is kept for a while should not hold the room that it grew by.
+    // The result may be kept for a while, so release the unused capacity.
     out.shrink_to_fit();
     Ok((out, end))
 }
 
-/// Input shorter than this becomes no shorter: a block needs two bytes more than what it cannot refer back to.
+/// Compression does not shorten input below this size: a block needs two bytes more than its literal bytes.
 const STORED_BELOW: usize = 17;
 
-/// Makes the frames of a stream behind its identifier; every write becomes frames of its own.
+/// Produces the frames of a stream after its identifier. Every write becomes separate frames.
 pub struct Compressor {
     encoder: snap::raw::Encoder,
     block: Vec<u8>,
@@ -213,7 +213,7 @@ impl Default for Compressor {
 }
 
 impl Compressor {
-    /// Appends the frames for one write to `out`; none for an empty one.
+    /// Appends the frames for one write to `out`. An empty write has no frames.
     pub fn write(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         for piece in bytes.chunks(FRAME_BYTES) {
             let most = snap::raw::max_compress_len(piece.len());
@@ -226,7 +226,7 @@ impl Compressor {
                 let compressed = self.encoder.compress(piece, &mut self.block);
                 compressed.map_err(|e| Error::argument(format!("snappy cannot compress: {e}")))?
             };
-            // What saves less than an eighth is stored as it is, as all snappy writers do.
+            // If compression saves less than an eighth, the data is stored uncompressed, as by all snappy writers.
             let worth_it = compressed < piece.len() - piece.len() / 8;
             let data = if worth_it { &self.block[..compressed] } else { piece };
             bytes::reserve_more("snappy frames", out, OVERHEAD + data.len())?;
@@ -287,7 +287,8 @@ mod tests {
             let mut stored = stream(&[whole.clone(), b"xyz".to_vec()]);
             let at = at % stored.len();
             stored[at] ^= 1 << bit;
-            // A kind that becomes one to be skipped loses the frame: the count of records sees that.
+            // A flip can turn the kind of a frame into one that is skipped. The frame is then lost. The number of
+            // records reveals that.
             if let Ok((out, _)) = decompress(&stored, 0, 1 << 20, true) {
                 prop_assert!(out == [&whole[..], b"xyz"].concat() || out == whole || out == b"xyz", "{:?}", out);
             }

@@ -1,6 +1,6 @@
 //! Zstandard frames: one frame, no dictionary, windows of up to 2^31 bytes.
 //!
-//! Contexts are expensive to make and are kept, one of each kind a thread.
+//! Contexts are expensive to create. Each thread keeps one of each kind.
 
 use super::{AT_ONCE, Codec, Decompressor, EXPECTED_RATIO, Progress, broken, wrong_size};
 use crate::budget::Held;
@@ -10,14 +10,14 @@ use crate::error::{Error, Kind, Result};
 use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, WriteBuf};
 
-/// The largest window of any frame on a 64-bit machine; narrower ones refuse what they cannot address.
+/// The largest window of any frame on a 64-bit machine. A 32-bit machine refuses windows that it cannot address.
 const WINDOW_LOG_MAX: u32 = if usize::BITS == 64 { 31 } else { 30 };
 
 /// The largest block of any frame, decoded.
 const BLOCK: usize = 128 << 10;
-/// The library's code for memory that could not be had.
+/// The library's error code for missing memory.
 const NO_MEMORY: usize = 64usize.wrapping_neg();
-/// A buffer that proves too small becomes this many times as large. All work is done again, which adds a third.
+/// A buffer that proves too small grows by this factor. Decoding then starts again, which adds a third to the work.
 const GROWTH: usize = 4;
 
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -50,8 +50,8 @@ struct Tail<'a> {
     begin: usize,
 }
 
-// SAFETY: pointer and capacity describe the memory of the vector behind `begin`, which was its length; the library
-// has written as many bytes of it as it tells.
+// SAFETY: pointer and capacity describe the memory of the vector after `begin`, which was its length. The library has
+// written as many bytes of it as it reports.
 unsafe impl WriteBuf for Tail<'_> {
     fn as_slice(&self) -> &[u8] {
         &self.vec[self.begin..]
@@ -74,7 +74,7 @@ unsafe impl WriteBuf for Tail<'_> {
 
 /// Decompresses one frame, all of `input`, into all of `out`.
 ///
-/// In one call the output itself is the window, so a frame's claimed window costs nothing.
+/// The frame is decoded in one call, so the output itself is the window. The window that a frame claims costs nothing.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     if let Some(stored) = stored_frame(input) {
         if stored.len() != out.len() {
@@ -83,7 +83,7 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
         out.copy_from_slice(stored);
         return Ok(());
     }
-    // The library would also take several frames, and frames that it skips.
+    // The library would also accept several frames, and frames that it skips.
     if !input.starts_with(&MAGIC) {
         return Err(broken(Codec::Zstd, "it does not begin with a frame"));
     }
@@ -104,8 +104,8 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     })
 }
 
-/// The content of a frame that is one short stored block, the form that tiny inputs take. Chunks of one
-/// record have such a frame for their one size, and this spares them half of the decoding.
+/// The content of a frame that is one short stored block. Tiny inputs have this form. A chunk of one record has such a
+/// frame for its one size. This shortcut saves it half of the decoding.
 fn stored_frame(input: &[u8]) -> Option<&[u8]> {
     let rest = input.strip_prefix(&MAGIC)?;
     let (&[descriptor, size, a, b, c], content) = rest.split_first_chunk()?;
@@ -141,8 +141,8 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
             encoder.context.compress2(&mut Tail { vec: out, begin }, input).map_err(refused)?;
             return Ok(());
         }
-        // What is longer than the window goes through a buffer of its size, which stays in the processor's cache:
-        // that is twice as fast as looking back in the input itself.
+        // Input that is longer than the window is streamed through a buffer of the window's size, which stays in the
+        // CPU cache. That is twice as fast as looking back in the input itself.
         encoder.context.reset(ResetDirective::SessionOnly).map_err(refused)?;
         encoder.context.set_pledged_src_size(Some(input.len() as u64)).map_err(refused)?;
         let (mut from, mut pos) = (InBuffer::around(input), begin);
@@ -163,12 +163,12 @@ pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) ->
     })
 }
 
-/// What [`decompress`] does, for a large frame: block by block, with a check between them.
+/// Like [`decompress`], for a large frame: block by block, with an interruption check between blocks.
 pub fn decompress_paced(input: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
     Frame::read(input, out.len())?.decode(out, 0, out.len(), cx).map(|_| ())
 }
 
-/// Appends the content of a large frame, which has `size` bytes, to `out`. Memory grows with what arrives.
+/// Appends the content of a large frame, which has `size` bytes, to `out`. Memory grows with the decoded data.
 pub fn append(input: &[u8], size: usize, out: &mut Vec<u8>, held: &mut Held<'_>, cx: &Cx<'_>) -> Result<()> {
     let frame = Frame::read(input, size)?;
     let begin = out.len();
@@ -186,11 +186,11 @@ pub fn append(input: &[u8], size: usize, out: &mut Vec<u8>, held: &mut Held<'_>,
     }
 }
 
-/// A frame to be decoded straight to its final place, which is then its window: what window the header asks for does
-/// not matter, and no memory is taken for it.
+/// A frame that is decoded directly into its final buffer. That buffer is also the window, so the window in the frame's
+/// header does not matter, and no memory is allocated for it.
 struct Frame<'a> {
-    /// A header with the same meaning that states neither a size nor a window smaller than all. The library would
-    /// refuse a buffer that is smaller than the size.
+    /// A header with the same meaning that states no size, and the largest window. If it stated the size, the library
+    /// would refuse a buffer that is smaller.
     header: [u8; 6],
     /// The blocks, and the checksum if there is one.
     body: &'a [u8],
@@ -231,7 +231,7 @@ impl<'a> Frame<'a> {
         Ok(Frame { header: [a, b, c, d, checksum_only, widest_window], body: rest })
     }
 
-    /// Decodes to the places from `begin` to `end` of a buffer. False: the buffer is too small to go on.
+    /// Decodes into `begin..end` of a buffer. Returns false if the buffer is too small.
     fn decode<W: WriteBuf + ?Sized>(
         &self,
         buffer: &mut W,
@@ -241,7 +241,7 @@ impl<'a> Frame<'a> {
     ) -> Result<bool> {
         let mut context = DCtx::try_create().ok_or_else(out_of_memory)?;
         context.set_parameter(DParameter::WindowLogMax(WINDOW_LOG_MAX)).map_err(failed)?;
-        // The buffer does not move meanwhile, so that the library needs no copy of what it has written.
+        // The buffer does not move during decoding, so the library needs no copy of its output.
         context.set_parameter(DParameter::StableOutBuffer(true)).map_err(failed)?;
         let (mut filled, mut used, mut input) = (begin, 0, &self.header[..]);
         let mut pace = cx.pace();
@@ -250,7 +250,7 @@ impl<'a> Frame<'a> {
                 return Ok(false);
             }
             let mut to = OutBuffer::around_pos(buffer, filled);
-            // As much input as the library asks for: one block, and the header of the next one.
+            // The library gets as much input as it requests: one block, and the header of the next one.
             let wanted = context.decompress_stream(&mut to, &mut InBuffer::around(input)).map_err(failed)?;
             let made = to.pos() - filled;
             filled += made;
@@ -274,7 +274,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What a [`Decoder`] has to keep of a frame that declares `size` bytes.
+/// How many bytes a [`Decoder`] must keep for the window of a frame that declares `size` bytes.
 pub fn window_bytes(frame: &[u8], size: u64) -> u64 {
     let (Some(&descriptor), Some(&window)) = (frame.get(4), frame.get(5)) else { return 0 };
     let single_segment = descriptor & 0x20 != 0;
@@ -293,7 +293,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// At the beginning of a frame.
+    /// A decoder at the beginning of a frame.
     pub fn new() -> Result<Self> {
         let mut context = DCtx::try_create().ok_or_else(out_of_memory)?;
         context.set_parameter(DParameter::WindowLogMax(STREAMED_WINDOW_LOG)).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! Options for writing: a bag of keywords from which each format takes those that it has.
+//! Options for writing: keywords with values.
 //!
-//! The bag knows no format. A format asks for its keywords with their ranges, and a keyword that nobody
-//! asked for is an error that names the ones the format has.
+//! The options do not depend on a format. Each format reads its own keywords and states their valid ranges. A keyword
+//! that the format does not have is an error that lists the keywords of the format.
 
 use crate::error::{Error, Result};
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 pub enum Value {
     /// True or false.
     Flag(bool),
-    /// A whole number; wide enough for every u64 and every i64.
+    /// A whole number. The type holds every u64 and every i64.
     Int(i128),
     /// A word.
     Text(String),
@@ -51,7 +51,7 @@ impl WriteOptions {
         self.with(keyword, Value::Flag(value))
     }
 
-    /// An error for every keyword that is not among `valid`.
+    /// Returns an error if a keyword is not among `valid`.
     pub fn only(&self, format: &str, valid: &[&str]) -> Result<()> {
         match self.values.iter().find(|(k, _)| !valid.contains(&k.as_str())) {
             None => Ok(()),

@@ -1,32 +1,33 @@
-//! Where the chunks of a file are, kept in a small file of its own so that they need not be found again.
+//! The side index: a small separate file that stores where the chunks of a data file are, so that they need not be
+//! found again.
 //!
-//! It is a cache, not a format for records: whatever is wrong with one, the answer is to do without it.
+//! It is a cache, not a record format. If anything is wrong with an index, the reader ignores it.
 //!
 //! | field | size |
 //! |---|---|
 //! | magic, `anyr-idx` | 8 |
 //! | version, 1 | 1 |
 //! | length of the format's name, and the name | 1 + n |
-//! | a byte that only the format knows the meaning of | 1 |
+//! | a byte that only the format interprets | 1 |
 //! | numbers for each entry: 1 offset, or 2 offset and count | 1 |
 //! | size of the data, and number of entries | varint each |
-//! | for each entry, how far it lies behind the one before it, and the count if there is one | varint each |
+//! | for each entry: its distance from the entry before it, and its count if entries have one | varint each |
 //! | CRC-32 of all of this, little-endian | 4 |
 
 use crate::bytes::{self, Cursor};
 
 const MAGIC: &[u8; 8] = b"anyr-idx";
 const VERSION: u8 = 1;
-/// How many bytes [`begins`] looks at.
+/// How many bytes [`begins`] needs.
 pub const BEGIN: u64 = MAGIC.len() as u64 + 1;
 
-/// Whether a file that begins like this can be an index.
+/// Whether a file that begins with `head` can be an index.
 pub fn begins(head: &[u8]) -> bool {
     head.strip_prefix(MAGIC).is_some_and(|rest| rest.first() == Some(&VERSION))
 }
 
-/// The index of `data_bytes` of data in `format`: the offset of each entry, and its count where entries have one.
-/// Either all of them have one or none.
+/// Builds the index for `data_bytes` bytes of data in `format`, from the offset of each entry and its count. Either all
+/// entries have a count or none.
 pub fn write(
     format: &str,
     data_bytes: u64,
@@ -54,11 +55,11 @@ pub fn write(
     out
 }
 
-/// Calls `entry` with the offset and the count (1 where entries have none) of each entry of an index, if it is one
-/// for `data_bytes` of data in `format`, and gives back the format's own byte.
+/// Reads an index for `data_bytes` bytes of data in `format`. Calls `entry` with the offset and the count of each
+/// entry. The count is 1 if entries have none. Returns the byte that only the format interprets.
 ///
-/// The first entry begins at 0, and all entries are in order with at least `smallest` bytes each. None where
-/// anything is not as it should be, or `entry` says so; entries may have been handed out by then.
+/// The first entry must begin at 0. The entries must be in order, with at least `smallest` bytes each. Returns `None`
+/// if anything is wrong, or if `entry` returns `None`. `entry` may already have been called by then.
 pub fn read(
     index: &[u8],
     format: &str,
@@ -94,7 +95,8 @@ pub fn read(
     cursor.is_empty().then_some(detail)
 }
 
-/// The entries to look at before an index of that many is believed: the first, the last, and some in between.
+/// The entries to check before an index of `entries` entries is trusted: the first, the last, and some in between.
+/// There are at most `most`.
 pub fn samples(entries: u64, most: u64) -> impl Iterator<Item = u64> {
     let steps = most.min(entries);
     let last = u128::from(entries.saturating_sub(1));

@@ -1,12 +1,11 @@
-//! Memory of groups that are written, for those to come: new memory costs a page fault every 4 KiB.
+//! Reuses the buffers of written groups for later groups. New memory costs a page fault every 4 KiB.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is kept has at most this many bytes.
+/// The kept buffers have at most this many bytes together.
 const MOST_BYTES: usize = 128 << 20;
 
-/// Buffers that nobody uses now, shared by an encoder and the threads that work for it. There are never more than were
-/// in use at once.
+/// Unused buffers, shared by an encoder and its encoding threads. Never keeps more buffers than were in use at once.
 #[derive(Clone, Debug, Default)]
 pub struct Spare(Arc<Mutex<Kept>>);
 
@@ -14,12 +13,12 @@ pub struct Spare(Arc<Mutex<Kept>>);
 struct Kept {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
-    /// How many were taken and did not come back yet.
+    /// How many buffers are taken and not yet returned.
     taken: usize,
 }
 
 impl Spare {
-    /// An empty buffer, new if there is none.
+    /// An empty buffer: a kept one, or a new one if none is kept.
     pub fn take(&self) -> Vec<u8> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.taken += 1;
@@ -28,7 +27,8 @@ impl Spare {
         buffer
     }
 
-    /// Keeps the memory of a buffer that is not needed any more, in place of one that was taken.
+    /// Keeps the memory of a buffer that is no longer needed, in place of one that was taken. If none was taken, drops
+    /// the buffer.
     pub fn put(&self, mut buffer: Vec<u8>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.taken == 0 {

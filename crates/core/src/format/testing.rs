@@ -1,4 +1,4 @@
-//! What tests of several formats do with whole files in memory.
+//! Helpers for the tests of several formats. They work on whole files in memory.
 
 use super::options::WriteOptions;
 use super::{Format, ReadOptions, walk};
@@ -45,7 +45,7 @@ pub fn scan(format: &Format, file: &[u8]) -> Result<Vec<Vec<u8>>> {
     Ok(records)
 }
 
-/// How many records a walk finds whole, and how many problems.
+/// How many sound records `verify` finds, and how many problems.
 pub fn verified(format: &Format, file: &[u8]) -> (u64, u64) {
     let (memory, options, cx) =
         (Memory::new("test", file), ReadOptions::default(), for_tests(Limits::default()));

@@ -1,7 +1,7 @@
-//! One walk through a file, and what is made of it: counting, going through all records, verifying.
+//! The walk through a file. Counting, scanning and verifying are built on it.
 //!
-//! A format knows its framing in one place: [`Format::walk`]. It visits every byte of a file once, from the first to the
-//! last, as [`Span`]s. Everything here is the same for all formats.
+//! Only [`Format::walk`] knows the framing of a format. It visits every byte of a file once, from the first to the
+//! last, as [`Span`]s. The code in this module is the same for all formats.
 
 use super::encode::CarriedChunk;
 use super::{Format, ReadOptions, Table};
@@ -11,17 +11,17 @@ use crate::format::options::WriteOptions;
 use crate::storage::{Storage, window::Window};
 use std::ops::Range;
 
-/// How closely a walk looks.
+/// How much of a file a walk reads and checks.
 #[derive(Clone, Copy, Debug)]
 pub enum Depth<'a> {
     /// Framing only: data is skipped.
     Headers,
-    /// Every hash is compared, and everything that can be decoded is.
+    /// The walk checks every hash and decodes everything that can be decoded.
     Checked,
-    /// Chunks of records are checked as above, and then handed out as [`Content`].
+    /// As `Checked`, and the visitor gets every chunk of records with its [`Content`].
     Content {
-        /// The options of a writer of the same format. It takes chunks as they are stored where that is right, and such a
-        /// chunk is hashed but not decoded.
+        /// The options of a writer of the same format. If they allow it, that writer copies chunks in their stored
+        /// form. The walk checks the hash of such a chunk and does not decode it.
         carry_for: Option<&'a WriteOptions>,
     },
 }
@@ -35,10 +35,11 @@ pub struct Walk<'a> {
     pub options: &'a ReadOptions,
     /// The context of the call.
     pub cx: &'a Cx<'a>,
-    /// How closely to look.
+    /// How much to read and check.
     pub depth: Depth<'a>,
-    /// What happens at damage. True: it is visited as [`Span::Damage`], and the walk looks for the next sound chunk behind
-    /// it. False: the walk ends with the error, and parts that no reader looks at are not looked at.
+    /// Whether the walk continues after damage. True: the walk visits the damage as [`Span::Damage`] and searches for
+    /// the next sound chunk after it. False: the walk ends with the error, and it does not check parts that no reader
+    /// uses.
     pub resumes: bool,
 }
 
@@ -53,7 +54,7 @@ impl<'a> Walk<'a> {
         Walk { storage, options, cx, depth, resumes: false }
     }
 
-    /// A walk that goes on behind damage.
+    /// A walk that continues after damage.
     pub fn resuming(
         storage: &'a dyn Storage,
         options: &'a ReadOptions,
@@ -73,37 +74,37 @@ impl<'a> Walk<'a> {
         matches!(self.depth, Depth::Content { .. })
     }
 
-    /// The options of a writer that may take chunks as they are stored.
+    /// The options of the writer that may copy chunks in their stored form, if there is one.
     pub fn carry_for(&self) -> Option<&'a WriteOptions> {
         if let Depth::Content { carry_for } = self.depth { carry_for } else { None }
     }
 
-    /// An error to be visited as damage. It is returned instead where the walk ends at damage, and where it tells nothing
-    /// about the file.
+    /// Returns `Ok(error)` if the walk visits the error as damage. Returns `Err(error)` if the walk ends at damage, or
+    /// if the error says nothing about the file.
     pub fn damage(&self, error: Error) -> Result<Error> {
         if self.resumes && !error.is_from_outside() { Ok(error) } else { Err(error) }
     }
 }
 
-/// A stretch of a file. The spans of a walk follow each other without a gap, from the first byte to the last.
+/// A range of a file. The spans of a walk follow each other without a gap, from the first byte to the last.
 #[derive(Debug)]
 pub enum Span<'a> {
-    /// Structure: headers, tables, padding, with the hashes it has verified.
+    /// Structure: headers, tables and padding. The hashes that it has are verified.
     Meta(Range<u64>),
     /// A chunk of records.
     Records(SoundChunk<'a>),
-    /// Filler that the table counts to the chunk of records before it.
+    /// Filler that the table counts as part of the chunk of records before it.
     Filler(Range<u64>),
-    /// Bytes that no reader looks at and no hash covers, though the format allows them.
+    /// Bytes that no reader uses and no hash covers. The format allows them.
     Unused(Range<u64>),
-    /// Bytes that are not as they should be. The error names the first record that is lost. Where nothing tells what the
-    /// bytes were, that is the one that comes next; where they were structure that belongs to no record, it names none.
+    /// Damaged bytes. The error names the first lost record. If the walk cannot tell what the bytes were, that is the
+    /// next record. If they were structure that belongs to no record, the error names no record.
     Damage(Range<u64>, Error),
 }
 
 impl Span<'_> {
-    /// Damage that was found at the beginning of a range. An error may point behind it: a wrong header claims bytes that
-    /// turn out to belong to others.
+    /// Damage that was found at the beginning of `range`. An error can point past the range, because a wrong header can
+    /// claim bytes that belong to other chunks. Its offset is then moved to the beginning of the range.
     pub fn damage(range: Range<u64>, error: Error) -> Self {
         let error = error.moved_into(&range);
         Span::Damage(range, error)
@@ -118,24 +119,24 @@ impl Span<'_> {
     }
 }
 
-/// A chunk of records with nothing wrong as far as the walk has looked.
+/// A chunk of records in which the walk found no damage.
 pub struct SoundChunk<'a> {
-    /// The bytes of the file that it takes.
+    /// The bytes of the file that the chunk occupies.
     pub range: Range<u64>,
-    /// How many of them hold records. The others are structure.
+    /// How many of these bytes hold records. The others are structure.
     pub record_bytes: u64,
-    /// Number of its first record. Counted, so that records lost before a [`found_by_search`](Self::found_by_search) are
-    /// counted as far as anything tells how many they were.
+    /// Number of its first record. After a search (see [`found_by_search`](Self::found_by_search)), this number
+    /// includes the lost records as far as their count is known.
     pub first_record: u64,
     /// How many records it holds.
     pub records: u64,
-    /// Their size, decoded. Known at [`Depth::Checked`], and wherever a header tells it.
+    /// Decoded size of the records. Known at [`Depth::Checked`], and wherever a header states it.
     pub decoded_bytes: Option<u64>,
-    /// Whether it was found by searching behind damage. What looks like a chunk there may be part of a record.
+    /// Whether a search after damage found the chunk. Such a chunk may in fact be part of a record.
     pub found_by_search: bool,
-    /// A byte that only the format knows the meaning of.
+    /// A byte that only the format interprets.
     pub detail: u8,
-    /// What is in it, at [`Depth::Content`].
+    /// The content of the chunk, at [`Depth::Content`].
     pub content: Option<&'a dyn Content>,
 }
 
@@ -147,10 +148,10 @@ impl std::fmt::Debug for SoundChunk<'_> {
 
 /// The content of a sound chunk.
 pub trait Content {
-    /// Visits the records in order. Nothing is visited before all of the chunk is known to be right.
+    /// Visits the records in order. The whole chunk is verified before the first visit.
     fn rows(&self, visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// The chunk as it is stored, for the writer that the walk is for. None where it has to be encoded anew.
+    /// The chunk in its stored form, for the writer of [`Depth::Content`]. `None` if the chunk must be encoded again.
     fn carry(&self) -> Result<Option<CarriedChunk>> {
         Ok(None)
     }
@@ -166,7 +167,7 @@ impl Content for OneRecord<'_> {
     }
 }
 
-/// How many records a file has, found out as cheaply as the format allows and without keeping a table.
+/// Counts the records of a file as cheaply as the format allows. Keeps no table.
 pub fn count(format: &Format, storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
     let mut records = 0u64;
     let mut pace = cx.pace();
@@ -181,7 +182,7 @@ pub fn count(format: &Format, storage: &dyn Storage, options: &ReadOptions, cx: 
     Ok(records)
 }
 
-/// Visits all records in order, with everything verified that a reader relies on. Holds about one chunk at a time.
+/// Visits all records in order. Verifies everything that a reader relies on. Holds about one chunk at a time.
 pub fn scan(
     format: &Format,
     storage: &dyn Storage,
@@ -192,7 +193,7 @@ pub fn scan(
     scan_chunks(format, storage, options, None, cx, &mut |_, content| content.rows(visit))
 }
 
-/// Visits all chunks of records in order, each with how many records it has. `carry_for`: see [`Depth::Content`].
+/// Visits all chunks of records in order, each with its number of records. `carry_for`: see [`Depth::Content`].
 pub fn scan_chunks(
     format: &Format,
     storage: &dyn Storage,
@@ -208,7 +209,7 @@ pub fn scan_chunks(
     })
 }
 
-/// Visits the records of that range, in order, as a table has them. Holds one chunk at a time.
+/// Visits the records of `range` in order, as the table locates them. Holds one chunk at a time.
 pub fn scan_table(
     table: &dyn Table,
     storage: &dyn Storage,

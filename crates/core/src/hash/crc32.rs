@@ -1,4 +1,4 @@
-//! CRC-32 with the polynomial of gzip and zip, in hardware where there is any.
+//! CRC-32 with the polynomial of gzip and zip, with hardware support where available.
 
 pub use crc32fast::{Hasher, hash};
 

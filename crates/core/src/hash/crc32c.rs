@@ -1,21 +1,21 @@
 //! CRC-32C (Castagnoli), and its masked form.
 //!
-//! A CRC of bytes that hold their own CRC is always the same, so formats that may be nested in each other store
-//! it rotated and shifted by a constant. TFRecord and the snappy framing do so in the same way.
+//! A CRC of bytes that hold their own CRC is always the same. So formats that may be nested in each other store a
+//! masked CRC: it is rotated, and a constant is added. TFRecord and the snappy framing use the same mask.
 
 const MASK: u32 = 0xa282_ead8;
 
-/// The CRC-32C of `bytes` that continue what `crc` covers; begin with 0.
+/// Continues the CRC-32C `crc` with `bytes`. Begin with 0.
 pub fn append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// A CRC as it is stored.
+/// The masked form of a CRC, in which it is stored.
 pub fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK)
 }
 
-/// The CRC-32C of `bytes` as it is stored.
+/// The masked CRC-32C of `bytes`.
 pub fn masked(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }

@@ -9,16 +9,17 @@ const KEY: Key =
 /// The hash of `bytes`.
 #[inline]
 pub fn hash(bytes: &[u8]) -> u64 {
-    // A small record has two hashes, and choosing the instructions anew for each takes half as long as hashing.
+    // A small record has two hashes. Selecting the instruction set for each of them takes half as long as the hash
+    // itself.
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has the instructions.
+        // SAFETY: the CPU has AVX2.
         return unsafe { highway::AvxHash::force_new(KEY) }.hash64(bytes);
     }
     HighwayHasher::new(KEY).hash64(bytes)
 }
 
-/// The hash of two pieces as one.
+/// The hash of `head` followed by `body`.
 pub fn hash_parts(head: &[u8], body: &[u8]) -> u64 {
     let mut hasher = Hasher::new();
     hasher.update(head);
@@ -30,7 +31,7 @@ pub fn hash_parts(head: &[u8], body: &[u8]) -> u64 {
 pub struct Hasher(HighwayHasher);
 
 impl Hasher {
-    /// Nothing hashed yet.
+    /// A hasher without input.
     pub fn new() -> Self {
         Hasher(HighwayHasher::new(KEY))
     }
@@ -40,7 +41,7 @@ impl Hasher {
         self.0.append(bytes);
     }
 
-    /// The hash of all pieces as one.
+    /// The hash of all pieces joined.
     pub fn finish(self) -> u64 {
         self.0.finalize64()
     }

@@ -1,4 +1,4 @@
-//! The hashes that formats protect their bytes with.
+//! The checksums and hashes that the formats use.
 
 pub mod crc32;
 pub mod crc32c;

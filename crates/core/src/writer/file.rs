@@ -1,4 +1,5 @@
-//! One output and its encoder: records are grouped, groups encoded (by other threads when asked) and placed in order.
+//! One output and its encoder. Records are collected in groups. Groups are encoded (by other threads if there is a
+//! pool) and written in order.
 
 use crate::error::Result;
 use crate::format::encode::{AnyEncoded, AnyEncoder, CarriedChunk, EncodeJob, Group};
@@ -39,7 +40,7 @@ struct Parts {
 
 /// Writes the records of one file.
 pub struct FileWriter {
-    /// Dropped only in the process that made it, see `Drop`.
+    /// Dropped only in the process that created it, see `Drop`.
     parts: ManuallyDrop<Parts>,
     /// A group that is complete and not encoded yet.
     full: Option<Group>,
@@ -50,7 +51,8 @@ pub struct FileWriter {
 }
 
 impl FileWriter {
-    /// Stages a new file beside `path`, or streams to what is there if that is no regular file.
+    /// Stages a new file next to `path`. If `path` exists and is neither a regular file nor a folder, writes to it as a
+    /// stream.
     pub fn create(
         path: &Path,
         overwrite: bool,
@@ -81,7 +83,7 @@ impl FileWriter {
         Self::start(Sink::Staged(Staged::create_shard(path, durable)?), encoder, pool)
     }
 
-    /// Writes to an output that is already there.
+    /// Writes to an existing output.
     pub fn over(
         output: Box<dyn Output>,
         encoder: Box<dyn AnyEncoder>,
@@ -93,7 +95,7 @@ impl FileWriter {
     fn start(mut sink: Sink, mut encoder: Box<dyn AnyEncoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
         encoder.start(sink.output())?;
         let job = encoder.any_job();
-        // Checksums alone are no work to share.
+        // An encoder that only computes checksums has too little work for other threads.
         let pool = pool.filter(|pool| !pool.is_automatic() || encoder.compresses());
         let parts = Parts { sink, encoder, job, pool, in_flight: VecDeque::new(), listen: Listen::default() };
         Ok(FileWriter {
@@ -106,14 +108,14 @@ impl FileWriter {
         })
     }
 
-    /// Asks `listen` while it waits for threads that encode.
+    /// Calls `listen` while it waits for encoding threads.
     #[must_use]
     pub fn with_listen(mut self, listen: Listen) -> Self {
         self.parts.listen = listen;
         self
     }
 
-    /// Adds up what is written, so that the file can be compared with it.
+    /// Counts and hashes the written records, so that the file can be compared with them.
     #[must_use]
     pub fn with_tally(mut self, wanted: bool) -> Self {
         self.tally = wanted.then(Tally::default);
@@ -125,12 +127,12 @@ impl FileWriter {
         self.num_records
     }
 
-    /// Their bytes.
+    /// Bytes of the records written so far.
     pub fn num_bytes(&self) -> u64 {
         self.num_bytes
     }
 
-    /// Takes a record in; tells whether a group is full and waits for [`work`](Self::work).
+    /// Adds a record. Returns whether a group is full and waits for [`work`](Self::work).
     pub fn push(&mut self, record: &[u8]) -> Result<bool> {
         self.work()?;
         self.full = self.parts.encoder.push(record)?;
@@ -147,12 +149,12 @@ impl FileWriter {
         self.full.take().map_or(Ok(()), |group| self.parts.encode(group))
     }
 
-    /// Whether a chunk of that many records can be taken as it is.
+    /// Whether a chunk of `records` records can be written in its stored form.
     pub fn takes_chunk(&self, records: u64) -> bool {
         self.full.is_none() && self.parts.encoder.takes_chunk(records)
     }
 
-    /// Writes a chunk as it is; `content` is what is in it, for the tally.
+    /// Writes a chunk in its stored form. `content` has its records, for the tally.
     pub fn carry(&mut self, chunk: CarriedChunk, content: &dyn Content) -> Result<()> {
         let mut decoded_bytes = chunk.decoded_bytes;
         if let Some(tally) = &mut self.tally {
@@ -170,8 +172,8 @@ impl FileWriter {
         parts.encoder.place_chunk(chunk, parts.sink.output())
     }
 
-    /// Writes everything that is pending and what comes at the end. The file is whole then, under its temporary
-    /// name; nothing is returned where the output is not a file of ours.
+    /// Writes everything that is pending, and the end of the file. The file is then complete under its temporary name.
+    /// Returns `None` if the output is not a staged file.
     pub fn seal(mut self) -> Result<Option<(Sealed, Option<Sum>)>> {
         self.work()?;
         self.parts.finish()?;
@@ -208,7 +210,7 @@ impl Parts {
         Ok(())
     }
 
-    /// By the calling thread; nothing is in flight.
+    /// Encodes a group in the calling thread. No group may be in flight.
     fn encode_here(&mut self, group: Group) -> Result<()> {
         let encoded = (self.job)(group)?;
         self.encoder.place_any(encoded, self.sink.output())
@@ -239,8 +241,8 @@ impl Parts {
 
 impl Drop for FileWriter {
     fn drop(&mut self) {
-        // In a forked child the temporary file and the buffered bytes still belong to the parent: removing the one
-        // or writing the other would ruin its file, so here they are left alone.
+        // In a forked child, the temporary file and the buffered bytes still belong to the parent. Removing the file or
+        // writing the bytes would damage the parent's file, so the child does neither.
         if self.generation == process::generation() {
             // SAFETY: dropped once: `seal`, the only other place that takes the parts, forgets `self`.
             unsafe { ManuallyDrop::drop(&mut self.parts) };

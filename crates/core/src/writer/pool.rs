@@ -10,18 +10,20 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// The calling thread encodes so much by itself before others are started: a short file is done by then.
-const PATIENCE: usize = 1 << 20;
+/// The calling thread encodes this many bytes itself before other threads are started. A short file is finished by
+/// then.
+const BYTES_BEFORE_THREADS: usize = 1 << 20;
 /// Groups that are being encoded, or wait to be placed, have at most this many bytes together.
 const MOST_IN_FLIGHT: usize = 64 << 20;
-/// More than these one thread cannot feed.
+/// One thread cannot feed more encoding threads than this.
 const MOST_THREADS: usize = 32;
-/// How often the calling thread listens while it waits.
+/// How often the calling thread calls [`Listen`] while it waits.
 const LISTEN: Duration = Duration::from_millis(50);
-/// What a record counts besides its bytes.
+/// What a record counts in addition to its bytes.
 const RECORD_COST: usize = 64;
 
-/// Asked by the calling thread now and then while it waits for other threads. An error ends the wait, as Ctrl-C does.
+/// The interruption check that the calling thread runs while it waits for other threads. An error ends the wait, for
+/// example after Ctrl-C.
 #[derive(Clone)]
 pub struct Listen(pub Arc<dyn Fn() -> Result<()> + Send + Sync>);
 
@@ -37,29 +39,29 @@ impl std::fmt::Debug for Listen {
     }
 }
 
-/// Threads that are there from the beginning, or are started once there is enough to do.
+/// Encoding threads. They are started at once, or when there is enough work.
 pub struct Pool {
-    /// Set once it is known whether there are threads; none: the calling thread does the work.
+    /// Set once it is known whether there are threads. If it holds `None`, the calling thread does the work.
     ///
-    /// Not a lock that runs an initialiser: a fork in the middle of one would hang the child. Two threads may both
-    /// start threads; those of one of the two end at once.
+    /// This is not a lock that runs an initialiser: a fork during the initialiser would hang the child. Two callers may
+    /// both start threads. The threads of one of them then end at once.
     threads: OnceBox<Option<Threads>>,
-    /// What was encoded before there were threads.
+    /// What was encoded before threads were started, as `weight` counts it.
     before: AtomicUsize,
-    /// What is in flight, of all shards.
+    /// What is in flight for all shards, as `weight` counts it.
     in_flight: Arc<AtomicUsize>,
     most_in_flight: usize,
 }
 
 struct Threads {
-    /// Dropped only in the process that made it, see `Drop`.
+    /// Dropped only in the process that created it, see `Drop`.
     pool: ManuallyDrop<rayon::ThreadPool>,
     count: usize,
     generation: u64,
 }
 
 impl Threads {
-    /// So many threads, or fewer if the system gives no more. None: it gives none.
+    /// Starts `count` threads, or as many as the system allows. `None` if it allows none.
     fn start(count: usize) -> Option<Self> {
         let pool = pool::start(count, "anyrecord-encode")?;
         let count = pool.current_num_threads();
@@ -69,7 +71,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // A forked child has no such threads, and they may have held the locks that ending them takes.
+        // A forked child does not have these threads. They may have held locks that are needed to end them.
         if self.generation == process::generation() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.pool) };
@@ -78,7 +80,7 @@ impl Drop for Threads {
 }
 
 impl Pool {
-    /// Starts `count` threads, or as many as the system gives.
+    /// Starts `count` threads, or as many as the system allows.
     pub fn of(count: usize) -> Arc<Self> {
         Arc::new(Pool {
             threads: OnceBox::with_value(Box::new(Threads::start(count))),
@@ -88,8 +90,8 @@ impl Pool {
         })
     }
 
-    /// A thread for each core, once there is enough to do for them. None in a worker process, one of many that
-    /// share the cores.
+    /// One thread per core, started when there is enough work. `None` in a worker process, because other worker
+    /// processes already use the remaining cores.
     pub fn automatic() -> Option<Arc<Self>> {
         (!process::is_worker()).then(|| Arc::new(Self::waiting()))
     }
@@ -103,17 +105,18 @@ impl Pool {
         }
     }
 
-    /// Whether threads are started by themselves.
+    /// Whether threads are started automatically, when there is enough work.
     pub fn is_automatic(&self) -> bool {
         self.most_in_flight != usize::MAX
     }
 
-    /// The threads, if there is enough to do for them with that group.
+    /// The threads. Starts them if there is enough work with a group of this weight. `None` if the calling thread does
+    /// the work.
     fn threads(&self, weight: usize) -> Option<&Threads> {
         if let Some(threads) = self.threads.get() {
             return threads.as_ref();
         }
-        if self.before.fetch_add(weight, Relaxed).saturating_add(weight) <= PATIENCE {
+        if self.before.fetch_add(weight, Relaxed).saturating_add(weight) <= BYTES_BEFORE_THREADS {
             return None;
         }
         let start = || {
@@ -123,25 +126,25 @@ impl Pool {
         self.threads.get_or_init(start).as_ref()
     }
 
-    /// How many groups a file may have in flight, if other threads are to encode that group: one for each thread,
-    /// and one more so that none of them waits.
+    /// How many groups a file may have in flight: one for each thread, and one more so that no thread waits. `None` if
+    /// the calling thread should encode `group`.
     pub fn most_groups(&self, group: &Group) -> Option<usize> {
         self.threads(weight(group)).map(|threads| threads.count + 1)
     }
 
-    /// Whether the group can be taken without holding too much.
+    /// Whether the group fits into the limit of what may be in flight.
     pub fn has_room(&self, group: &Group) -> bool {
         self.in_flight.load(Relaxed).saturating_add(weight(group)) <= self.most_in_flight
     }
 
-    /// Lets a thread encode the group; gives it back where there are no threads.
+    /// Lets a thread encode the group. Returns the group if there are no threads.
     pub fn start(&self, job: EncodeJob<AnyEncoded>, group: Group) -> std::result::Result<Flying, Group> {
         let Some(Some(threads)) = self.threads.get() else { return Err(group) };
         let weight = weight(&group);
         self.in_flight.fetch_add(weight, Relaxed);
         let (done, result) = sync_channel(1);
         threads.pool.spawn(move || {
-            // The writer may be gone by now; then nobody wants the result.
+            // The writer may have been dropped. The result is then not needed.
             let _ = done.send(job(group));
         });
         Ok(Flying { result, weight, in_flight: self.in_flight.clone() })
@@ -160,7 +163,7 @@ pub struct Flying {
 }
 
 impl Flying {
-    /// The result, once it is there. An error of `listen` ends the wait.
+    /// Waits for the result. An error of `listen` ends the wait.
     pub fn wait(self, listen: &Listen) -> Result<AnyEncoded> {
         loop {
             match self.result.recv_timeout(LISTEN) {
@@ -171,7 +174,7 @@ impl Flying {
         }
     }
 
-    /// The result, if it is there.
+    /// The result, if it is ready.
     pub fn poll(&self) -> Option<Result<AnyEncoded>> {
         match self.result.try_recv() {
             Ok(result) => Some(result),
@@ -204,7 +207,7 @@ mod tests {
     #[test]
     fn threads_are_started_once_there_is_enough_to_do() {
         let pool = Pool::waiting();
-        let piece = group(PATIENCE / 4);
+        let piece = group(BYTES_BEFORE_THREADS / 4);
         for _ in 0..3 {
             assert_eq!(pool.most_groups(&piece), None);
         }
@@ -216,7 +219,7 @@ mod tests {
     #[test]
     fn what_is_in_flight_is_bounded_until_it_is_placed() {
         let pool = Pool::of(2);
-        assert!(pool.has_room(&group(MOST_IN_FLIGHT + 1)), "who asks for threads decides");
+        assert!(pool.has_room(&group(MOST_IN_FLIGHT + 1)), "an explicit number of threads has no limit");
         let pool = Pool { most_in_flight: 1000, ..Arc::into_inner(pool).unwrap() };
         let job: EncodeJob<AnyEncoded> = Arc::new(|_| Ok(Box::new(())));
         let flying = pool.start(job, group(800)).ok().unwrap();

@@ -1,4 +1,4 @@
-//! What was written, added up, and compared with what a file holds.
+//! Counts and hashes the written records, and compares them with the records in a file.
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::storage::file::Io;
 use crate::storage::location::Location;
 use std::path::Path;
 
-/// Adds up records as they go by.
+/// Counts and hashes records.
 #[derive(Default)]
 pub struct Tally {
     records: u64,
@@ -18,7 +18,7 @@ pub struct Tally {
 /// How many records there were, and a hash of their lengths and bytes in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// How many.
+    /// Number of records.
     pub records: u64,
     /// The hash.
     pub hash: u64,
@@ -32,7 +32,7 @@ impl Tally {
         self.hasher.update(record);
     }
 
-    /// What it comes to.
+    /// The result.
     pub fn sum(self) -> Sum {
         Sum { records: self.records, hash: self.hasher.finish() }
     }

@@ -14,21 +14,21 @@ use crate::storage::Storage;
 
 const CUT: &str = "the file was probably cut, or its writer never closed it";
 
-/// Footers up to this size are decoded in one go; larger ones record by record.
+/// Footers up to this size are decoded at once. Larger ones are decoded record by record.
 #[cfg(not(test))]
 const SMALL: u64 = 1 << 20;
 #[cfg(test)]
 const SMALL: u64 = 1 << 12;
 
-/// What a postscript may decode to: writers store three copies of some 20 bytes.
+/// The most bytes that a postscript may decode to. Writers store three copies of about 20 bytes.
 const POSTSCRIPT_BYTES: u64 = 64 << 10;
 
-/// Where the footer is, as the postscript says.
+/// Where the footer is, according to the postscript.
 #[derive(Clone, Copy, Debug)]
 pub struct FooterPlace {
     /// Where the footer chunk begins.
     pub footer: u64,
-    /// Where the postscript chunk begins, which is also where the footer must have ended.
+    /// Where the postscript chunk begins. The footer chunk must end by here.
     pub postscript: u64,
 }
 
@@ -44,7 +44,7 @@ impl FooterPlace {
                 .hint(CUT));
         };
         let postscript = first_postscript(storage, at, options, cx).map_err(|e| {
-            // Every writer ends on a block boundary, so a file that does not has lost its end.
+            // Every writer ends a file on a block boundary. A file that ends elsewhere has lost its end.
             let cut = !size.is_multiple_of(BLOCK) || !matches!(e.kind(), Kind::Checksum);
             damaged("postscript", e, if cut { Kind::Truncated } else { Kind::Checksum }, at)
         })?;
@@ -64,7 +64,7 @@ impl FooterPlace {
         Ok(FooterPlace { footer, postscript: at })
     }
 
-    /// The error for entries that do not fit each other or the file.
+    /// The error for entries that contradict each other or the file.
     pub fn inconsistent(self, error: Error) -> Error {
         if error.is_from_outside() || matches!(error.kind(), Kind::Limit) {
             return error;
@@ -87,7 +87,7 @@ fn first_postscript(
     if header.records == 0 {
         return Err(none());
     }
-    // Detection comes here, too, with files of any kind: nothing is unpacked only to find no postscript.
+    // Format detection calls this for files of any kind. Do not decompress much data only to find no postscript.
     if header.decoded > POSTSCRIPT_BYTES {
         return Err(Error::format("the last block holds records, but no postscript")
             .at(at)
@@ -105,9 +105,9 @@ fn first_postscript(
     })
 }
 
-/// Says which part of the file is bad, keeping what is wrong with it.
+/// Adds to an error which part of the file is bad. Keeps what the error says.
 fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
-    // What is said of the machine, or of the limits, is not said of the file.
+    // Errors about the machine or the limits do not describe the file.
     if error.is_from_outside() || matches!(error.kind(), Kind::Limit) {
         return error;
     }
@@ -133,9 +133,9 @@ impl Records<'_> {
     }
 }
 
-/// The footer, open behind its metadata.
+/// An open footer. Its metadata is read, its entries are not.
 pub struct Footer<'a> {
-    /// What the first record says.
+    /// The first record of the footer.
     pub metadata: Metadata,
     place: FooterPlace,
     records: Records<'a>,
@@ -153,7 +153,7 @@ impl<'a> Footer<'a> {
         Self::open_chunk(storage, place, options, cx).map_err(|e| match e.kind() {
             Kind::Checksum => damaged("footer", e, Kind::Checksum, place.footer),
             Kind::Truncated => damaged("footer", e, Kind::Truncated, place.footer),
-            // The bytes are what the writer wrote; a cut is not what is wrong with them.
+            // The bytes are as the writer wrote them, so a cut is not the cause.
             Kind::Format => e.seen_as(Kind::Format, "ArrayRecord footer cannot be used").at(place.footer),
             _ => e,
         })
@@ -203,7 +203,7 @@ impl<'a> Footer<'a> {
         Ok(Footer { metadata, place, records, read: 0 })
     }
 
-    /// The next entry; none after the last.
+    /// The next entry. `None` after the last one.
     #[inline]
     pub fn next_entry(&mut self) -> Result<Option<Entry>> {
         let index = self.read;
@@ -228,7 +228,7 @@ impl<'a> Footer<'a> {
         Ok(Some(Entry { offset, records, decoded: entry.decoded }))
     }
 
-    /// That the entries add up to what the metadata claims.
+    /// Checks that the entries add up to the number of records in the metadata.
     pub fn check_sum(&self, listed: u64) -> Result<()> {
         let claimed = self.metadata.records;
         if listed == claimed {

@@ -1,4 +1,4 @@
-//! What the footer tells a walk through the file, and whether it tells the truth.
+//! Guides a walk through the file by the footer, and checks the footer against the chunks.
 
 use super::footer::{Footer, FooterPlace};
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
@@ -9,35 +9,35 @@ use crate::format::riegeli::chunk::Header;
 use crate::format::riegeli::listed::{Entry, check_room};
 use crate::format::riegeli::walk::{Guide, Next, Verdict};
 
-/// The footer, read along with the chunks that it lists.
+/// The footer, read entry by entry while the walk visits the chunks.
 pub struct FooterGuide<'a> {
     footer: Footer<'a>,
     place: FooterPlace,
     next: Option<Entry>,
     /// Number of the first record of the next chunk.
     record: u64,
-    /// Whether only the chunks that are listed are looked at, or believed.
+    /// How much of the file the walk reads.
     along: Along,
-    /// The kind of chunk that is carried to another file as it is.
+    /// The kind of chunk that is copied to another file in its stored form.
     carried: Option<u8>,
-    /// Whether chunks may be missing because there was damage where they should be.
+    /// Whether damage explains why the walk does not find listed chunks.
     excused: bool,
     problem: Option<Error>,
 }
 
-/// How a walk goes along the footer.
+/// How a walk uses the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// Everything is looked at, and compared with the footer.
+    /// The walk reads everything and compares it with the footer.
     Everything,
-    /// The chunks that are listed are looked at. Nothing else is.
+    /// The walk reads only the chunks that the footer lists.
     Chunks,
-    /// Nothing is looked at: what the footer says is believed.
+    /// The walk reads no chunk. It trusts the footer.
     Footer,
 }
 
 impl<'a> FooterGuide<'a> {
-    /// Along a footer that was just opened.
+    /// A guide from a footer that was just opened.
     pub fn new(footer: Footer<'a>, place: FooterPlace, along: Along, carried: Option<u8>) -> Result<Self> {
         let (next, problem) = (None, None);
         let mut listed =
@@ -46,7 +46,7 @@ impl<'a> FooterGuide<'a> {
         Ok(listed)
     }
 
-    /// Goes on to the next entry, which must be one that can follow the last.
+    /// Moves to the next entry, and checks that it can follow the one before it.
     fn advance(&mut self) -> Result<()> {
         let last = self.next.take();
         let next = self.footer.next_entry()?;
@@ -68,7 +68,7 @@ impl<'a> FooterGuide<'a> {
         Ok(())
     }
 
-    /// Passes over entries of chunks before `at`, which were not found.
+    /// Skips the entries of chunks before `at`. The walk did not find these chunks.
     fn skip_to(&mut self, at: u64) -> Result<()> {
         while let Some(entry) = self.next.filter(|entry| entry.offset < at) {
             if !self.excused {
@@ -79,7 +79,7 @@ impl<'a> FooterGuide<'a> {
         Ok(())
     }
 
-    fn judge_data(&mut self, begin: u64, header: &Header) -> Result<Verdict> {
+    fn check_data_chunk(&mut self, begin: u64, header: &Header) -> Result<Verdict> {
         self.skip_to(begin)?;
         self.excused = false;
         let first = self.record;
@@ -123,10 +123,10 @@ impl Guide for FooterGuide<'_> {
         let first = self.record;
         self.advance()?;
         let end = self.next.map_or(self.place.footer, |next| next.offset);
-        Ok(Next::Believe(entry.offset..end, first, entry.records))
+        Ok(Next::Trust(entry.offset..end, first, entry.records))
     }
 
-    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
+    fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
         if begin == self.place.footer {
             self.skip_to(begin)?;
             return self.problem.take().map_or(Ok(Verdict::Meta), Err);
@@ -140,7 +140,7 @@ impl Guide for FooterGuide<'_> {
                 Err(Error::format("copies of the postscript differ"))
             };
         }
-        self.judge_data(begin, header)
+        self.check_data_chunk(begin, header)
     }
 
     fn damaged(&mut self, at: u64, _header: Option<&Header>) -> Result<Option<u64>> {
@@ -165,7 +165,7 @@ impl Guide for FooterGuide<'_> {
     }
 }
 
-/// A file whose footer cannot be used; it is recognised by its looks where it is met.
+/// The guide for a file whose footer cannot be used. It recognises the footer and the postscript by their content.
 #[derive(Default)]
 pub struct GuideWithoutFooter {
     /// Whether anything was damaged.
@@ -176,12 +176,12 @@ pub struct GuideWithoutFooter {
 }
 
 impl Guide for GuideWithoutFooter {
-    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
+    fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
         if decoded.is_some_and(|decoded| self.is_footer(decoded) || is_postscript(begin, decoded)) {
             return Ok(Verdict::Meta);
         }
         self.chunks += 1;
-        self.records.judge(begin, header, decoded)
+        self.records.check_chunk(begin, header, decoded)
     }
 
     fn damaged(&mut self, at: u64, header: Option<&Header>) -> Result<Option<u64>> {
@@ -195,8 +195,8 @@ impl Guide for GuideWithoutFooter {
 }
 
 impl GuideWithoutFooter {
-    /// Metadata and entries in exactly the bytes that a writer makes of them, as many as there are chunks.
-    /// Records of the user that are messages of much the same form must not be taken for a footer.
+    /// Whether the records are a footer: metadata and entries in exactly the bytes that a writer produces, one entry
+    /// per chunk. The check is strict because a user's records can be messages of a similar form.
     fn is_footer(&self, decoded: &Decoded) -> bool {
         let first = decoded.row(0).unwrap_or(&[]);
         let Ok(Some(metadata)) = Metadata::read(first) else { return false };
@@ -214,7 +214,7 @@ impl GuideWithoutFooter {
     }
 }
 
-/// Copies of one postscript that names a footer before it.
+/// Whether all records are postscripts that name a footer before `begin`.
 fn is_postscript(begin: u64, decoded: &Decoded) -> bool {
     (0..decoded.rows() as u64).all(|row| {
         let postscript = decoded.row(row).and_then(|record| Postscript::read(record).ok().flatten());

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 pub const MAGIC: u64 = 0x7193_0e70_4fda_e05e;
 /// The only version there is.
 pub const VERSION: u64 = 1;
-/// The longest text of options that is read. Writers' have some hundred bytes.
+/// The longest options text that is read. Writers store about a hundred bytes.
 const MAX_OPTIONS: usize = 64 << 10;
 
 enum Field<'a> {
@@ -25,7 +25,7 @@ enum Field<'a> {
 /// Calls `each` with every field of a message.
 fn fields<'a>(what: &'static str, message: &'a [u8], mut each: impl FnMut(u64, Field<'a>)) -> Result<()> {
     let mut cursor = Cursor::new(what, message, 0);
-    // Offsets inside a message say nothing about the file; the caller adds the one that does.
+    // An offset inside a message is not an offset in the file. The caller adds the file offset.
     let mut read = || -> Result<()> {
         while !cursor.is_empty() {
             let tag = cursor.varint64()?;
@@ -56,7 +56,7 @@ pub struct Postscript {
 }
 
 impl Postscript {
-    /// None where a field is missing.
+    /// Returns `None` if a field is missing.
     pub fn read(message: &[u8]) -> Result<Option<Self>> {
         let (mut footer_offset, mut magic) = (None, None);
         fields("postscript", message, |number, field| match (number, field) {
@@ -67,7 +67,7 @@ impl Postscript {
         Ok(footer_offset.zip(magic).map(|(footer_offset, magic)| Postscript { footer_offset, magic }))
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut out = Vec::new();
         put_number(&mut out, 1, self.footer_offset);
@@ -85,12 +85,12 @@ pub struct Metadata {
     pub chunks: u64,
     /// How many records the file has.
     pub records: u64,
-    /// The options of the writer; old files have none.
+    /// The options of the writer. Old files have none.
     pub options: Option<String>,
 }
 
 impl Metadata {
-    /// None where the message is another one.
+    /// Returns `None` if this is another message: it has no field 1.
     pub fn read(message: &[u8]) -> Result<Option<Self>> {
         let mut inner = None;
         fields("footer metadata", message, |number, field| {
@@ -99,7 +99,7 @@ impl Metadata {
             }
         })?;
         let Some(inner) = inner else { return Ok(None) };
-        // Numbers that are not there are zero, as in every protobuf message.
+        // Missing numbers are zero, as in every protobuf message.
         let mut metadata = Metadata { version: 0, chunks: 0, records: 0, options: None };
         let mut options = None;
         fields("footer metadata", inner, |number, field| match (number, field) {
@@ -119,7 +119,7 @@ impl Metadata {
         Ok(Some(metadata))
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut inner = Vec::new();
         put_number(&mut inner, 1, self.version);
@@ -134,19 +134,19 @@ impl Metadata {
     }
 }
 
-/// What the footer says about one chunk. Which fields must be there is for the reader to say.
+/// The entry of one chunk in the footer. The caller decides which fields are required.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FooterEntry {
     /// Where the chunk begins.
     pub offset: Option<u64>,
-    /// Size of its records.
+    /// Decoded size of its records.
     pub decoded: Option<u64>,
     /// How many records it holds.
     pub records: Option<u64>,
 }
 
 impl FooterEntry {
-    /// An entry as all writers put it, or none.
+    /// Reads an entry in the form that all writers use. Returns `None` for any other form.
     #[inline]
     fn read_usual(message: &[u8]) -> Option<Self> {
         let (offset, rest) = usual_number(message, 1)?;
@@ -174,7 +174,7 @@ impl FooterEntry {
         Ok(entry)
     }
 
-    /// Appends the entry as it is stored.
+    /// Appends the entry in its stored form.
     pub fn put(self, out: &mut Vec<u8>) {
         let values = [self.offset, self.decoded, self.records];
         for (number, value) in (1..).zip(values) {
@@ -185,7 +185,7 @@ impl FooterEntry {
     }
 }
 
-/// A number of at most 56 bits that is field `field`, and what follows it.
+/// Reads a number of at most 56 bits from field `field`. Returns the number and the bytes after it.
 #[inline]
 fn usual_number(message: &[u8], field: u8) -> Option<(u64, &[u8])> {
     let (&tag, rest) = message.split_first()?;
@@ -200,7 +200,8 @@ fn usual_number(message: &[u8], field: u8) -> Option<(u64, &[u8])> {
         let value = cursor.varint64().ok().filter(|value| value >> 56 == 0)?;
         return Some((value, cursor.rest()));
     };
-    // The bits that tell the last byte, of all eight at once; then what lies between them is put together.
+    // The top bits of all eight bytes at once show which byte is the last of the varint. Then the groups of 7 bits are
+    // joined.
     let word = u64::from_le_bytes(eight);
     let length = (!word & 0x8080_8080_8080_8080).trailing_zeros() as usize / 8 + 1;
     if length > 8 {

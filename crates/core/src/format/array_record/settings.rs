@@ -26,16 +26,16 @@ pub struct Settings {
     pub compression: Compression,
     /// Records in a chunk.
     pub group_size: u64,
-    /// The bucket size of transposed chunks; none for simple ones.
+    /// The bucket size of transposed chunks. `None` for simple chunks.
     pub transpose: Option<u64>,
-    /// Whether every chunk is followed by padding to a block.
+    /// Whether padding up to the next block boundary follows every chunk.
     pub pad: bool,
-    /// Whether the footer tells the window.
-    window_told: bool,
+    /// Whether the options string in the footer states the window.
+    window_stated: bool,
 }
 
 impl Settings {
-    /// Settings from keywords; a keyword or a value that cannot be is refused.
+    /// Reads the settings from keywords. Refuses unknown keywords and invalid values.
     pub fn new(options: &WriteOptions) -> Result<Self> {
         options.only("array_record", &KEYWORDS)?;
         let refuse = |keyword: &str, codec: &str| {
@@ -71,16 +71,16 @@ impl Settings {
             group_size: options.int("group_size", 1..=2_147_483_647u64)?.unwrap_or(1),
             transpose: transpose.then(|| bucket_size.unwrap_or(BUCKET_SIZE)),
             pad: options.flag("pad_to_block_boundary")?.unwrap_or(false),
-            window_told: codec == Codec::Zstd || given_window,
+            window_stated: codec == Codec::Zstd || given_window,
         })
     }
 
-    /// Whether chunks written with the options in that string are as these settings would have made them.
+    /// Whether a writer with the options in `text` encodes chunks exactly as these settings do.
     pub fn encode_like(&self, text: &str) -> bool {
         encoding_parts(text) == encoding_parts(&self.to_text())
     }
 
-    /// The string that the original leaves in the footer for these settings.
+    /// The options string that the original writer stores in the footer for these settings.
     pub fn to_text(&self) -> String {
         let Compression { codec, level, window_log } = self.compression;
         let mut text = format!(
@@ -98,7 +98,7 @@ impl Settings {
             Codec::Zstd => format!(",zstd:{level}"),
             Codec::Snappy => ",snappy".to_owned(),
         };
-        if self.window_told {
+        if self.window_stated {
             text += &format!(",window_log:{window_log}");
         }
         text + ",max_parallelism:1"
@@ -107,8 +107,8 @@ impl Settings {
 
 /// The parts of an options string that decide how a chunk is encoded.
 fn encoding_parts(text: &str) -> Vec<&str> {
-    let elsewhere = |part: &&str| !part.starts_with("pad_to_") && !part.starts_with("max_parallelism");
-    text.split(',').filter(elsewhere).collect()
+    let affects_encoding = |part: &&str| !part.starts_with("pad_to_") && !part.starts_with("max_parallelism");
+    text.split(',').filter(affects_encoding).collect()
 }
 
 /// The codec that an options string in a footer names.

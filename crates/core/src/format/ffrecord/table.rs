@@ -1,4 +1,4 @@
-//! The table at the front of a file: 12 bytes a sample, kept as they are stored.
+//! The table at the front of a file: 12 bytes per sample, kept in memory in their stored form.
 
 use super::{ENTRY, HEADER};
 use crate::bytes;
@@ -9,17 +9,17 @@ use crate::prefetch;
 use crate::storage::{self, Storage};
 use std::ops::Range;
 
-/// The last sample has no stored end, so its checksum is what tells that a file was cut or appended to. It is
-/// verified at open unless that would mean reading more than this.
+/// The table does not store where the last sample ends. Only the checksum of that sample shows that a file was cut or
+/// appended to. Opening verifies it, unless the sample has more bytes than this.
 const LAST_SAMPLE_AT_OPEN: u64 = 1 << 20;
 
-/// How much of the table is gone through between two looks at whether to go on.
+/// Bytes, or offsets, of the table that are processed between two interruption checks.
 const PIECE: usize = 1 << 20;
 
 /// The samples of one file.
 pub(super) struct Samples {
-    /// The checksums, then the offsets, both little-endian as in the file: parsing them into other vectors
-    /// would hold the table twice.
+    /// The checksums, then the offsets, both little-endian as in the file. Parsing them into other vectors would hold
+    /// the table twice.
     tables: Vec<u8>,
     n: u64,
     file_size: u64,
@@ -30,14 +30,14 @@ pub(super) struct Samples {
 impl Samples {
     pub(super) fn open(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let (samples, header) = Self::read(storage, options.checksums, cx)?;
-        // The checksum tells more: offsets that are out of order because of it are its consequence.
+        // Report a wrong checksum first. Offsets that are out of order are then only a consequence.
         header?;
         samples.check_offsets(cx)?;
         samples.check_last(storage, cx)?;
         Ok(samples)
     }
 
-    /// The tables, and apart from them whether their checksum is right. Their offsets are not looked at.
+    /// Reads the tables, and reports separately whether their checksum is right. Does not check the offsets.
     pub(super) fn read(storage: &dyn Storage, checksums: bool, cx: &Cx<'_>) -> Result<(Self, Result<()>)> {
         let file_size = storage.len();
         if file_size < HEADER {
@@ -61,7 +61,7 @@ impl Samples {
         Ok((samples, header))
     }
 
-    /// Whether the checksum is right. The outer error is the caller's wish to stop.
+    /// Checks the checksum of the tables. The outer error means that the call was interrupted.
     fn check_header(&self, stored: u32, count: &[u8], cx: &Cx<'_>) -> Result<Result<()>> {
         let mut hash = crc32fast::Hasher::new();
         hash.update(count);
@@ -80,7 +80,7 @@ impl Samples {
             .hint("the table is damaged; checksums=False reads it as it is")))
     }
 
-    /// That every offset lies inside the file and behind the one before it.
+    /// Checks that every offset lies inside the file and is not less than the offset before it.
     pub(super) fn check_offsets(&self, cx: &Cx<'_>) -> Result<()> {
         let offsets = self.tables[4 * self.n as usize..].as_chunks::<8>().0;
         let (mut previous, mut sample) = (self.data_begin(), 0);
@@ -97,7 +97,7 @@ impl Samples {
         Ok(())
     }
 
-    /// The error for an offset that cannot be behind `previous`.
+    /// The error for an offset that cannot follow `previous`.
     fn bad_offset(&self, sample: u64, previous: u64) -> Error {
         let offset = self.offset(sample);
         let found = format!("offset {}", offset as i64);
@@ -130,7 +130,7 @@ impl Samples {
         self.n
     }
 
-    /// Compares the hash of a sample with the table's.
+    /// Compares the computed checksum of a sample with the one in the table.
     #[inline]
     pub(super) fn check_hash(&self, sample: u64, computed: u32) -> Result<()> {
         let stored = bytes::u32_le(&self.tables, 4 * sample as usize);
@@ -158,8 +158,8 @@ impl Samples {
         bytes::u64_le(&self.tables, 4 * self.n as usize + 8 * sample as usize)
     }
 
-    /// The bytes of a sample, if its offsets can be right behind what was `reached` before.
-    pub(super) fn range_behind(&self, sample: u64, reached: u64) -> Result<Range<u64>> {
+    /// The range of a sample, if its offsets are possible after `reached`, the end of what was visited before.
+    pub(super) fn range_after(&self, sample: u64, reached: u64) -> Result<Range<u64>> {
         let range = self.range(sample);
         let bad = if range.start < reached || range.start > self.file_size {
             self.bad_offset(sample, reached)
@@ -171,7 +171,7 @@ impl Samples {
         Err(bad.at(reached).for_record(sample))
     }
 
-    /// The bytes of a sample, which `check_offsets` has found to lie inside the file and in order.
+    /// The range of a sample, as the table has it. It is valid only if `check_offsets` found no error.
     fn range(&self, sample: u64) -> Range<u64> {
         let end = if sample + 1 < self.n { self.offset(sample + 1) } else { self.file_size };
         self.offset(sample)..end
@@ -228,7 +228,7 @@ impl Table for Samples {
 
     #[inline]
     fn way(&self, record: u64) -> Result<Way> {
-        // The checksum lies elsewhere; it can come while the record does.
+        // The checksum lies elsewhere in memory. The CPU can load it while the record is read.
         self.prefetch(record);
         Ok(Way::Plain(self.range(record)))
     }

@@ -1,4 +1,4 @@
-//! Every byte of a file, in order: the table, what lies unused behind it, and each sample.
+//! Visits every byte of a file in order: the table, unused bytes after it, and each sample.
 
 use super::table::Samples;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
     let (mut reached, mut lost) = (tables.end, None::<Error>);
     for sample in 0..samples.n() {
         pace.step(64)?;
-        let range = match samples.range_behind(sample, reached) {
+        let range = match samples.range_after(sample, reached) {
             Ok(range) => range,
             Err(error) => {
                 lost.get_or_insert(error);
@@ -29,7 +29,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
         let before = reached..range.start;
         match lost.take() {
             Some(error) => visit(Span::damage(before, error))?,
-            // The format lets the samples begin anywhere behind the table.
+            // The format allows the samples to begin anywhere after the table.
             None if !before.is_empty() => visit(Span::Unused(before))?,
             None => {}
         }
@@ -39,7 +39,8 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
     lost.map_or(Ok(()), |error| visit(Span::damage(reached..size, error)))
 }
 
-/// The tables. Damage in them belongs to no sample; which samples it costs is seen when they are looked at.
+/// Visits the tables. Damage in them belongs to no sample. The walk finds the lost samples later, when it visits each
+/// sample.
 fn visit_tables(
     walk: &Walk<'_>,
     samples: &Samples,
@@ -52,7 +53,8 @@ fn visit_tables(
     }
     let Err(error) = samples.check_offsets(walk.cx) else { return visit(Span::Meta(tables)) };
     let error = walk.damage(error)?;
-    // The bytes of the table are as they were written. What they say is wrong, or the file was cut.
+    // The bytes of the table are unchanged since they were written. Either they hold a wrong offset, or the file was
+    // cut.
     let entry = error.offset().unwrap_or(tables.end).min(tables.end);
     visit(Span::Meta(0..entry))?;
     visit(Span::damage(entry..entry, error))?;

@@ -1,4 +1,4 @@
-//! The header of a chunk: what it claims, checked against what the file can hold.
+//! The chunk header, checked against what the file can hold.
 
 use crate::bytes;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ pub(super) const PREFIX: usize = 4;
 /// What every chunk begins with.
 pub(super) const MAGIC: [u8; 4] = [4, 3, 2, 1];
 
-/// How a payload is packed.
+/// How a payload is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codec {
     None,
@@ -19,7 +19,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    /// All of them; the place of each is the number that a file knows it by.
+    /// All codecs. The index of each is its number in a file.
     pub(super) const ALL: [Codec; 3] = [Codec::None, Codec::Snappy, Codec::Gzip];
     /// Their names, in the same order.
     pub(super) const NAMES: [&'static str; 3] = ["none", "snappy", "gzip"];
@@ -28,11 +28,11 @@ impl Codec {
         self as u32
     }
 
-    /// The most bytes that one stored byte can become.
+    /// The most bytes that one stored byte can decode to.
     fn expansion(self) -> u64 {
         match self {
             Codec::None => 1,
-            // A copy of 64 bytes takes at least two.
+            // A copy of 64 bytes takes at least two bytes.
             Codec::Snappy => 32,
             // A match of 258 bytes takes at least two bits.
             Codec::Gzip => 1032,
@@ -40,7 +40,7 @@ impl Codec {
     }
 }
 
-/// A header that could be true.
+/// A plausible chunk header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) checksum: u32,
@@ -50,7 +50,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header at `at` in a file of `file_size` bytes. `head` is its 20 bytes, or what the file has of them.
+    /// The header at `at` in a file of `file_size` bytes. `head` is its 20 bytes, or as many of them as the file has.
     pub(super) fn parse(head: &[u8], at: u64, file_size: u64) -> Result<Self> {
         let magic = &head[..head.len().min(MAGIC.len())];
         if !MAGIC.starts_with(magic) {
@@ -84,8 +84,8 @@ impl Header {
         Ok(header)
     }
 
-    /// The header at `at`, if [`parse`](Self::parse) finds nothing wrong with it. Says no without telling why, which is
-    /// quick enough to ask for every magic number of a damaged file.
+    /// The header at `at`, if [`parse`](Self::parse) finds nothing wrong with it. It gives no reason for `None`, so it
+    /// is fast enough to be called for every magic number of a damaged file.
     pub(super) fn plausible(head: &[u8], at: u64, file_size: u64) -> Option<Self> {
         if (head.len() as u64) < HEADER || !head.starts_with(&MAGIC) {
             return None;
@@ -107,7 +107,7 @@ impl Header {
         HEADER + u64::from(self.payload)
     }
 
-    /// The header as it is stored.
+    /// The stored form.
     pub(super) fn to_bytes(self) -> [u8; HEADER as usize] {
         let mut out = [0; HEADER as usize];
         out[..4].copy_from_slice(&MAGIC);

@@ -1,4 +1,4 @@
-//! The payload of a chunk: verified, unpacked, and cut into its records.
+//! Verifies and unpacks the payload of a chunk, and splits it into records.
 
 use super::header::{Codec, HEADER, Header, PREFIX};
 use crate::budget::Held;
@@ -11,7 +11,7 @@ use crate::format::ReadOptions;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Bytes that are hashed between two checks whether to go on.
+/// Bytes that are hashed between two interruption checks.
 const PIECE: usize = 4 << 20;
 
 /// Compares the checksum of a chunk whose header and payload are `stored`, at `at` in the file.
@@ -41,14 +41,14 @@ pub(super) fn check(
         .hint("other chunks are readable"))
 }
 
-/// An empty list with room for where each record ends, as many as there can be.
+/// An empty list with room for where each record ends, for as many records as the payload can hold.
 pub(super) fn ends(header: &Header, unpacked: &[u8], held: &mut Held<'_>) -> Result<Vec<usize>> {
     let count = u64::from(header.records).min((unpacked.len() / PREFIX) as u64);
     held.grow(count * size_of::<usize>() as u64)?;
     bytes::list("ends of records", count)
 }
 
-/// The unpacked payload of a chunk whose header and payload are `stored`, at `at` in the file. What it takes counts as
+/// The unpacked payload of a chunk whose header and payload are `stored`, at `at` in the file. Its memory counts as
 /// held.
 pub(super) fn unpack<'a>(
     header: &Header,
@@ -61,7 +61,7 @@ pub(super) fn unpack<'a>(
     let payload = &stored[HEADER as usize..];
     let base = at + HEADER;
     check(header, stored, at, options, cx)?;
-    // Where each record ends is kept beside the bytes, so it counts against the limit with them.
+    // The list of where each record ends is kept with the bytes, so both count against the limit.
     let ends = u64::from(header.records) * size_of::<usize>() as u64;
     let limit = options.limits.decoded_chunk_bytes.saturating_sub(ends);
     let unpacked = match header.codec {
@@ -82,7 +82,7 @@ pub(super) fn unpack<'a>(
     Ok(Cow::Owned(unpacked))
 }
 
-/// Calls `each` with the place of every record in an unpacked payload, which must hold exactly `records` of them.
+/// Calls `each` with the range of every record in an unpacked payload, which must hold exactly `records` of them.
 pub(super) fn split(
     unpacked: &[u8],
     records: u32,
@@ -120,9 +120,9 @@ pub(super) fn split(
         .found(unpacked.len()))
 }
 
-/// The records of an unpacked payload without the lengths between them, and where each ends.
+/// The records of an unpacked payload, without the lengths between them.
 ///
-/// `places` are their places, in order.
+/// `places` holds where each record ends in the payload. On return, it holds where each record ends in the result.
 pub(super) fn without_lengths(
     unpacked: Cow<'_, [u8]>,
     places: &mut [usize],

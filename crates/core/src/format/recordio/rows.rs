@@ -1,8 +1,9 @@
-//! Where the records of a chunk are, found out when the chunk was first unpacked and remembered from then on.
+//! Where the records of a chunk are. This is found when the chunk is first unpacked, and then cached.
 //!
-//! A chunk has 32 MiB by default, and no table of its records. Once they are known, a record costs the bytes of
-//! that record: as they are in an uncompressed chunk, and a few frames in a snappy chunk whose frames follow the
-//! records, as the original writes them. Records of other chunks can only be had by unpacking the chunk.
+//! A chunk has 32 MiB by default, and no table of its records. Once the positions of its records are known, a record
+//! costs only its own bytes. In an uncompressed chunk, these are the bytes of the record. In a snappy chunk, they are a
+//! few frames, if no frame holds bytes of two records. The original writes such frames. To read a record of any other
+//! chunk, the whole chunk must be unpacked.
 
 use super::header::{Codec, HEADER, Header, PREFIX};
 use crate::bytes;
@@ -12,19 +13,20 @@ use crate::cx::Cx;
 use crate::error::Result;
 use std::ops::Range;
 
-/// A record of an uncompressed chunk. A payload has less than 2^32 bytes, so that 32 bits are enough.
+/// A record of an uncompressed chunk. A payload has less than 2^32 bytes, so 32 bits are enough.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain {
-    /// Where it ends in the payload. It begins behind its length, which follows the record before it.
+    /// Where it ends in the payload. It begins after its length, which follows the record before it.
     end: u32,
-    /// CRC-32 of its bytes, so that a later read is verified as well as the first.
+    /// CRC-32 of its bytes. Later reads are verified with it.
     checksum: u32,
 }
 
-/// A record of a snappy chunk that has frames of its own.
+/// A record of a snappy chunk that shares no frame with another record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Framed {
-    /// Where its frames begin in the payload, that of its length first. They end where the next record's begin.
+    /// Where its frames begin in the payload. The frame of its length comes first. They end where the frames of the
+    /// next record begin.
     begin: u32,
     /// Its size, unpacked.
     size: u32,
@@ -47,13 +49,13 @@ impl Weight for Rows {
 }
 
 impl Rows {
-    /// The bytes that are needed to remember so many records.
+    /// The bytes needed to cache the positions of `records` records.
     pub(super) fn weight_of(records: u64) -> u64 {
         records.saturating_mul(size_of::<Plain>() as u64) + size_of::<Self>() as u64
     }
 
-    /// The records of an unpacked chunk; `ends` is where each ends in `unpacked`. None where they cannot be had one
-    /// by one.
+    /// The records of an unpacked chunk. `ends` is where each ends in `unpacked`. `None` if they cannot be read one by
+    /// one.
     pub(super) fn of(
         header: &Header,
         stored: &[u8],
@@ -80,7 +82,7 @@ impl Rows {
         }
     }
 
-    /// Where the frames of each record begin. None where a frame holds bytes of two records.
+    /// Where the frames of each record begin. `None` if a frame holds bytes of two records.
     fn framed(payload: &[u8], ends: &[usize], cx: &Cx<'_>) -> Result<Option<Self>> {
         let mut frames = Frames::of_stream(payload, 0);
         let mut rows = bytes::list("rows of a chunk", ends.len() as u64)?;
@@ -96,7 +98,7 @@ impl Rows {
                 reached += frame.decoded_bytes();
                 pace.step(64)?;
             }
-            // A frame that also holds bytes of the next record is not this record's own.
+            // The last frame must not hold bytes of the next record.
             let Some(first) = first.filter(|_| reached == end) else { return Ok(None) };
             rows.push(Framed { begin: first, size: (end - begin - PREFIX) as u32 });
         }
@@ -111,7 +113,7 @@ impl Rows {
         }
     }
 
-    /// Where the bytes of a record of an uncompressed chunk are, counted from the header of the chunk.
+    /// Where the bytes of a record of an uncompressed chunk are, relative to the chunk header.
     pub(super) fn bytes(&self, row: u64) -> Option<Range<u64>> {
         let Rows::Plain(rows) = self else { return None };
         let end = rows.get(row as usize)?.end;
@@ -125,7 +127,7 @@ impl Rows {
         rows.get(row as usize).map(|row| row.checksum)
     }
 
-    /// Where the frames of a record are, counted from the header of the chunk.
+    /// Where the frames of a record are, relative to the chunk header.
     pub(super) fn frames(&self, row: u64) -> Option<Range<u64>> {
         let Rows::Framed(rows, payload) = self else { return None };
         let begin = rows.get(row as usize)?.begin;

@@ -1,4 +1,4 @@
-//! Where the chunks of a file are: 16 bytes each, found by skipping from header to header.
+//! The table of chunks of a file: 16 bytes per chunk, found by skipping from header to header.
 
 use super::header::{Codec, HEADER, Header, PREFIX};
 use super::payload;
@@ -14,15 +14,15 @@ use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, side_i
 use crate::storage::{Storage, window::Window};
 use std::sync::Arc;
 
-/// Bytes that may be spent on remembering where records are in their chunks.
+/// Bytes for the cache of where records are in their chunks.
 const ROWS_BYTES: usize = 64 << 20;
-/// Headers that are looked at before a side index is believed.
+/// How many headers are checked before a side index is trusted.
 const SAMPLES: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct ChunkPlace {
     offset: u64,
-    /// Number of the record behind the last one of this chunk.
+    /// Number of the first record after this chunk.
     end: u64,
 }
 
@@ -30,7 +30,7 @@ struct ChunkPlace {
 pub(super) struct Chunks {
     places: Vec<ChunkPlace>,
     file_size: u64,
-    /// One bit for each codec that some chunk names.
+    /// One bit for each codec that a chunk of the file uses.
     codecs: u8,
     options: ReadOptions,
     rows: Cache<u64, Rows>,
@@ -61,7 +61,7 @@ impl Chunks {
         Ok(table)
     }
 
-    /// Takes the places from a side index, after a look at some of the headers.
+    /// Takes the places from a side index, after a check of some headers. `None` if the index does not fit the file.
     pub(super) fn open_indexed(
         storage: &dyn Storage,
         index: &[u8],
@@ -73,15 +73,15 @@ impl Chunks {
         let mut records = 0u64;
         let detail = side_index::read(index, "recordio", size, HEADER, |offset, count| {
             records = records.checked_add(count).filter(|_| count > 0)?;
-            // Where there is no memory the index is of no use; without it, the error is raised.
+            // If memory is missing, ignore the index. Opening without it then reports the error.
             bytes::push("table of chunks", &mut table.places, ChunkPlace { offset, end: records }).ok()
         });
         let Some(detail) = detail else { return Ok(None) };
         table.codecs = detail;
-        let mut skim = Window::new(storage, cx);
+        let mut window = Window::new(storage, cx);
         for sample in side_index::samples(table.chunks(), SAMPLES) {
             let chunk = table.whole(sample);
-            match read_header(&mut skim, chunk.stored.start, size) {
+            match read_header(&mut window, chunk.stored.start, size) {
                 Ok(header) if header.is_of(&chunk) && detail & (1 << header.codec.number()) != 0 => {}
                 Err(error) if error.is_from_outside() => return Err(error),
                 _ => return Ok(None),
@@ -97,7 +97,7 @@ impl Chunks {
         (chunk as u64, record - first)
     }
 
-    /// The chunk of that number.
+    /// The chunk with this number.
     fn whole(&self, index: u64) -> Chunk {
         let at = index as usize;
         let first_record = if at == 0 { 0 } else { self.places[at - 1].end };
@@ -106,8 +106,8 @@ impl Chunks {
         Chunk { index, stored: offset..next, first_record, records: end - first_record }
     }
 
-    /// What is remembered of the chunk that holds a record: where the chunk begins, its rows, and the record's row.
-    fn remembered(&self, record: u64) -> Option<(u64, Arc<Rows>, u64)> {
+    /// What is cached about the chunk that holds a record: where the chunk begins, its rows, and the record's row.
+    fn cached(&self, record: u64) -> Option<(u64, Arc<Rows>, u64)> {
         let (chunk, row) = self.find(record);
         Some((self.places.get(chunk as usize)?.offset, self.rows.get(chunk)?, row))
     }
@@ -151,11 +151,11 @@ impl Header {
     }
 }
 
-fn read_header(skim: &mut Window<'_>, at: u64, file_size: u64) -> Result<Header> {
-    Header::parse(skim.get("chunk header", at, HEADER.min(file_size - at))?, at, file_size)
+fn read_header(window: &mut Window<'_>, at: u64, file_size: u64) -> Result<Header> {
+    Header::parse(window.get("chunk header", at, HEADER.min(file_size - at))?, at, file_size)
 }
 
-/// Unpacks the frames of one record, its length first, into `out`.
+/// Unpacks the frames of one record into `out`. The frame of its length comes first.
 fn decode_frames(stored: &[u8], at: u64, out: &mut [u8], checksums: bool, cx: &Cx<'_>) -> Result<()> {
     let mut length = [0; PREFIX];
     let mut pace = cx.pace();
@@ -211,7 +211,7 @@ impl Table for Chunks {
     }
 
     fn way(&self, record: u64) -> Result<Way> {
-        if let Some((offset, rows, row)) = self.remembered(record) {
+        if let Some((offset, rows, row)) = self.cached(record) {
             if let Some(bytes) = rows.bytes(row) {
                 return Ok(Way::Plain(offset + bytes.start..offset + bytes.end));
             }
@@ -225,14 +225,14 @@ impl Table for Chunks {
     }
 
     fn size(&self, record: u64) -> Result<Option<u64>> {
-        Ok(self.remembered(record).and_then(|(_, rows, row)| rows.size(row)))
+        Ok(self.cached(record).and_then(|(_, rows, row)| rows.size(row)))
     }
 
     fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {
-        // Forgotten since the read was planned: then there is nothing to compare with, and the chunk was right
-        // when it was read as a whole.
-        let remembered = self.remembered(record).filter(|_| self.options.checksums);
-        let Some((offset, rows, row)) = remembered else { return Ok(()) };
+        // The rows may have left the cache since the read was planned. There is then nothing to compare with. The chunk
+        // was right when it was read as a whole.
+        let cached = self.cached(record).filter(|_| self.options.checksums);
+        let Some((offset, rows, row)) = cached else { return Ok(()) };
         let (computed, expected) = (crc32fast::hash(bytes), rows.checksum(row));
         if expected.is_none_or(|expected| expected == computed) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Whole files: the original's own, round trips, and files made to break a reader.
+//! Tests with whole files: files written by the original, round trips, and files crafted to break a reader.
 
 use super::RECORDIO;
 use super::header::{Codec, HEADER, Header};
@@ -34,7 +34,7 @@ fn reader(file: &[u8], cache: usize) -> Result<Reader> {
     Reader::new(vec![Arc::new(shard)], cache, None)
 }
 
-/// All records by number, twice: the second time by what was remembered the first time.
+/// Reads all records by number, twice. The second pass uses the positions that the first one cached.
 fn read(file: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut passes = Vec::new();
     for cache in [0, 1 << 20] {
@@ -132,7 +132,8 @@ fn an_empty_file_has_no_records_by_name_or_by_suffix() {
 
 #[test]
 fn damage_is_a_named_error_at_its_place_and_costs_one_chunk() {
-    // Chunk 1 of the six begins at byte 193 of the uncompressed files, at 331 of the others, and has 11 of the 40.
+    // Chunk 1 of the six begins at byte 193 of the uncompressed files, at 331 of the others, and has 11 of the 40
+    // records.
     for (name, kind, offset, whole) in [
         ("none_bad_crc", Kind::Checksum, 193, 29),
         ("none_bad_payload", Kind::Checksum, 193, 29),
@@ -164,7 +165,8 @@ fn damage_is_a_named_error_at_its_place_and_costs_one_chunk() {
 
 #[test]
 fn a_wrong_payload_size_is_seen_by_every_way_of_reading() {
-    // Opening misses the next header, one byte off; reading in order sees that the hash is of another payload.
+    // Opening looks for the next header one byte too far and does not find it. A scan sees that the checksum does not
+    // match the payload.
     let file = golden("none_size_plus1");
     let (opened, scanned) = (read(&file).unwrap_err(), scan(&file).unwrap_err());
     assert!(matches!(opened.kind(), Kind::Format) && opened.offset() == Some(451), "{opened}");
@@ -260,7 +262,7 @@ fn a_chunk_that_unpacks_to_more_than_the_limit_is_refused() {
 
 #[test]
 fn false_headers_cost_no_more_than_a_few_passes() {
-    // Each header claims all that follows it, so that hashing what each claims would read the file 13,000 times.
+    // Each header claims all bytes after it. Hashing every claim would read the file 13,000 times.
     let (headers, mut file) = (13_000u32, Vec::new());
     for i in 0..headers {
         let payload = (headers - i - 1) * HEADER as u32;
@@ -328,7 +330,7 @@ proptest! {
         prop_assert_eq!(read(&file).unwrap(), written.clone());
         prop_assert_eq!(scan(&file).unwrap(), written.clone());
         prop_assert_eq!(walked(&file), (written.len() as u64, 0));
-        // Chunks are cut by the bytes of the records alone.
+        // Only the bytes of the records decide where a chunk ends.
         let table = (RECORDIO.open)(&Memory::new("test", file), &ReadOptions::default(), &for_tests(Limits::default())).unwrap();
         let (mut chunks, mut pending) = (u64::from(!written.is_empty()), 0);
         for record in &written {

@@ -1,4 +1,4 @@
-//! Blocks: a header every 65,536 bytes, cut into whatever is being stored there.
+//! Blocks: a block header every 65,536 bytes. It interrupts the chunk that is stored there.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | 8 | 8 | `previous`: how far back the chunk that the header interrupts begins |
 //! | 16 | 8 | `next`: how far ahead that chunk ends |
 //!
-//! A header between two chunks belongs to the second, which then begins at the header itself.
+//! A block header between two chunks belongs to the second, which then begins at the block header itself.
 
 use crate::bytes;
 use crate::error::{Error, Result};
@@ -16,34 +16,33 @@ use crate::hash::highway;
 pub const BLOCK: u64 = 1 << 16;
 /// Size of a block header.
 pub const BLOCK_HEADER: u64 = 24;
-/// What a block holds besides its header.
+/// Bytes of a block without its header.
 const USABLE: u64 = BLOCK - BLOCK_HEADER;
 
-/// Bytes from `at` to the next block header; none at a block header.
+/// Bytes from `at` to the next block header. 0 at a block header.
 pub fn left_in_block(at: u64) -> u64 {
     at.wrapping_neg() % BLOCK
 }
 
-/// Whether a chunk may begin or end at `at`: not inside a block header, nor right behind one.
+/// Whether a chunk may begin or end at `at`. It may not inside a block header, nor directly after one.
 pub fn is_boundary(at: u64) -> bool {
     left_in_block(at) < USABLE
 }
 
-/// Where bytes of a chunk that begins at `begin` end, once there are `length` of them; none where the
-/// number does not fit.
+/// Where the first `length` bytes of a chunk end if the chunk begins at `begin`. `None` on overflow.
 pub fn end_of(begin: u64, length: u64) -> Option<u64> {
     let in_block = begin.wrapping_add(USABLE - 1) % BLOCK;
     let headers = length.checked_add(in_block)? / USABLE;
     begin.checked_add(length)?.checked_add(headers.checked_mul(BLOCK_HEADER)?)
 }
 
-/// Where byte `index` of a chunk that begins at `begin` lies.
+/// The offset of byte `index` of a chunk that begins at `begin`. `None` on overflow.
 pub fn place_of(begin: u64, index: u64) -> Option<u64> {
     let end = end_of(begin, index)?;
     if end.is_multiple_of(BLOCK) { end.checked_add(BLOCK_HEADER) } else { Some(end) }
 }
 
-/// The first place at or behind `at` where a chunk may end.
+/// The first offset from `at` on where a chunk may end.
 pub fn next_boundary(at: u64) -> Option<u64> {
     at.checked_add(left_in_block(at).saturating_sub(USABLE - 1))
 }
@@ -58,7 +57,7 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> [u8; BLOCK_HEADER as usize] {
         let mut bytes = [0; BLOCK_HEADER as usize];
         bytes[8..16].copy_from_slice(&self.previous.to_le_bytes());
@@ -85,7 +84,7 @@ impl BlockHeader {
         is_right.then(|| BlockHeader { previous: bytes::u64_le(stored, 8), next: bytes::u64_le(stored, 16) })
     }
 
-    /// That the header at `at` belongs to the chunk `begin..end`.
+    /// Checks that the header at `at` belongs to the chunk `begin..end`.
     pub fn check(self, at: u64, begin: u64, end: u64) -> Result<()> {
         let expected = BlockHeader { previous: at - begin, next: end - at };
         if self == expected {

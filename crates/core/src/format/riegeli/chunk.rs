@@ -1,4 +1,5 @@
-//! Chunks: a header, the data, and zeros up to one byte a record, with block headers in between.
+//! Chunks: a chunk header, the data, and zeros until there is at least one byte per record. Block headers lie in
+//! between.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -22,22 +23,22 @@ use std::ops::Range;
 
 /// Size of a chunk header.
 pub const CHUNK_HEADER: u64 = 40;
-/// Where the decoded size stands in it.
+/// Offset of the decoded size in a chunk header.
 pub const DECODED: usize = 32;
-/// Bytes that surely hold a chunk header, with a block header in it.
+/// Bytes that always contain a whole chunk header, even if a block header interrupts it.
 pub const HEADER_SPAN: u64 = CHUNK_HEADER + BLOCK_HEADER;
 
 /// Kinds of chunk.
 pub mod kind {
     /// The first chunk of a file.
     pub const SIGNATURE: u8 = b's';
-    /// What the file says about itself; holds no records.
+    /// Metadata of the file. Holds no records.
     pub const METADATA: u8 = b'm';
     /// Zeros.
     pub const PADDING: u8 = b'p';
     /// Records one after the other.
     pub const SIMPLE: u8 = b'r';
-    /// Records taken apart by field.
+    /// Records split by field.
     pub const TRANSPOSED: u8 = b't';
 }
 
@@ -57,7 +58,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> [u8; CHUNK_HEADER as usize] {
         let mut bytes = [0; CHUNK_HEADER as usize];
         bytes[8..16].copy_from_slice(&self.data_size.to_le_bytes());
@@ -105,8 +106,8 @@ impl Header {
         })
     }
 
-    /// Where the chunk ends if it begins at `begin`. A chunk is at least one byte a record long, so an end
-    /// inside the file also bounds the number of records.
+    /// Where the chunk ends if it begins at `begin`. A chunk has at least one byte per record, so an end inside the
+    /// file also bounds the number of records.
     pub fn end(&self, begin: u64) -> Result<u64> {
         end_of(begin, self.data_size.saturating_add(CHUNK_HEADER), self.records)
     }
@@ -127,7 +128,7 @@ fn mismatch(what: &'static str, at: u64, expected: u64, found: u64) -> Error {
     error.expected(format_args!("{expected:016x}")).found(format_args!("{found:016x}"))
 }
 
-/// The parts of a chunk's header and data between block headers. Ends early where `stored` does.
+/// The parts of a chunk's header and data between block headers. Ends early if `stored` does.
 struct Pieces<'a> {
     stored: &'a [u8],
     at: u64,
@@ -287,7 +288,7 @@ impl<'a> ChunkView<'a> {
         Ok(whole)
     }
 
-    /// Copies bytes of the data into `out`, which is as long as they are.
+    /// Copies a range of the data into `out`, which has the same length.
     pub fn copy(&self, data: Range<u64>, mut out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         let mut pace = cx.pace();
         for piece in self.pieces(data) {
@@ -299,7 +300,7 @@ impl<'a> ChunkView<'a> {
         Ok(())
     }
 
-    /// The records, verified and unpacked.
+    /// Verifies and decodes the records.
     pub fn decode(&self, cx: &Cx<'_>) -> Result<Decoded> {
         self.verify(cx)?;
         let at = self.range.start;
@@ -314,7 +315,7 @@ impl<'a> ChunkView<'a> {
         }
     }
 
-    /// The only record, verified and unpacked into `out`, which has the record's size.
+    /// Verifies the chunk and decodes its only record into `out`, which has the record's size.
     pub fn decode_one(&self, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         if self.header.kind == kind::SIMPLE {
             return simple::decode_one(self, out, cx).map_err(|e| e.at(self.range.start));
@@ -327,14 +328,14 @@ impl<'a> ChunkView<'a> {
     }
 }
 
-/// The error for a chunk that holds records in a way that nobody knows.
+/// The error for a chunk that holds records and has an unknown kind.
 pub fn unknown(kind: u8, at: u64) -> Error {
     Error::format(format!("unknown chunk type {kind:#04x} with records"))
         .at(at)
         .hint("a newer writer made this file")
 }
 
-/// A chunk read from a storage, with the memory it takes.
+/// A chunk that was read from a storage, with its own memory.
 pub struct StoredChunk {
     begin: u64,
     stored: Vec<u8>,

@@ -1,15 +1,16 @@
-//! Offsets and sizes of chunks of one record, in 8 bytes a chunk.
+//! Offsets and sizes of chunks of one record, in 8 bytes per chunk.
 
 use crate::bytes;
 use crate::error::Result;
 use crate::prefetch;
 
-/// Chunks that count their offsets from the same one.
+/// How many chunks share one base offset.
 const RUN: usize = 64;
-/// Stands for a size that is not known.
+/// Stands for an unknown size.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A list that only grows: the offset of every 64th chunk, and for each chunk how far it is from there, and its size.
+/// A list that only grows. It holds the offset of every 64th chunk, and for each chunk its distance from that offset
+/// and its size.
 #[derive(Default)]
 pub struct Compact {
     bases: Vec<u64>,
@@ -17,16 +18,16 @@ pub struct Compact {
 }
 
 impl Compact {
-    /// Makes room for so many chunks in all; does nothing if there is none.
+    /// Reserves memory for `chunks` chunks in all. Does nothing if there is not enough memory.
     pub fn reserve(&mut self, chunks: u64) {
-        // What does not fit fails where it is pushed, if it ever is.
+        // If the memory is really needed, `push` reports that it is missing.
         let chunks = usize::try_from(chunks).unwrap_or(0);
         let _ = self.chunks.try_reserve_exact(chunks);
         let _ = self.bases.try_reserve_exact(chunks.div_ceil(RUN));
         advise_huge_pages(&mut self.chunks);
     }
 
-    /// Appends a chunk behind all others; false where its numbers are too large.
+    /// Appends a chunk, which must lie after all others. Returns false if its numbers are too large.
     #[inline]
     pub fn push(&mut self, offset: u64, size: Option<u64>) -> Result<bool> {
         let base = match self.bases.last() {
@@ -45,7 +46,7 @@ impl Compact {
         Ok(true)
     }
 
-    /// Nothing is pushed after it.
+    /// Releases unused memory. Nothing may be pushed afterwards.
     pub fn seal(&mut self) {
         self.bases.shrink_to_fit();
         self.chunks.shrink_to_fit();
@@ -56,7 +57,7 @@ impl Compact {
         self.chunks.len() as u64
     }
 
-    /// Asks for a chunk that will be looked up soon.
+    /// Prefetches the entry of a chunk that will be looked up soon.
     #[inline]
     pub fn prefetch(&self, index: u64) {
         if let Some(chunk) = self.chunks.get(index as usize) {
@@ -64,7 +65,7 @@ impl Compact {
         }
     }
 
-    /// Offset and size of a chunk; none where there is none.
+    /// Offset and size of a chunk. `None` if there is no such chunk.
     #[inline]
     pub fn get(&self, index: u64) -> Option<(u64, Option<u64>)> {
         let index = usize::try_from(index).ok()?;
@@ -74,7 +75,7 @@ impl Compact {
     }
 }
 
-/// Lookups at random miss the processor's cache of addresses less often where pages are large.
+/// Asks for huge pages. Random lookups then cause fewer TLB misses.
 #[cfg(target_os = "linux")]
 fn advise_huge_pages(chunks: &mut Vec<[u32; 2]>) {
     const HUGE: usize = 2 << 20;
@@ -84,7 +85,7 @@ fn advise_huge_pages(chunks: &mut Vec<[u32; 2]>) {
     if bytes < 2 * HUGE || inside == 0 {
         return;
     }
-    // SAFETY: the range lies inside the vector's own memory, and the advice changes nothing of what is in it.
+    // SAFETY: the range lies inside the vector's own memory, and the advice does not change its content.
     let _ = unsafe {
         rustix::mm::madvise(
             chunks.as_mut_ptr().cast::<u8>().add(skip).cast(),

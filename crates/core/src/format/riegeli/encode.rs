@@ -1,4 +1,4 @@
-//! Encoding chunks, whole except for the block headers: those depend on where a chunk will lie.
+//! Encodes chunks without block headers. Block headers depend on where a chunk lies in the file.
 
 use super::chunk::{CHUNK_HEADER, Header, kind};
 use super::{simple, transpose_encode};
@@ -40,7 +40,7 @@ pub struct Encoding {
     pub group_size: u64,
     /// How they are compressed.
     pub compression: Compression,
-    /// Whether they are taken apart by field, and then about how many bytes are compressed together.
+    /// Set for transposed chunks, whose records are split by field: about how many bytes are compressed together.
     pub transpose: Option<u64>,
 }
 
@@ -50,10 +50,10 @@ impl Encoding {
         if self.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE }
     }
 
-    /// Encodes a group of any number of chunks, of which only the last may have fewer records than the others.
+    /// Encodes a group as any number of chunks. Only the last chunk may have fewer records than the others.
     pub fn encode(&self, group: Group, spare: &Spare) -> Result<EncodedChunks> {
         let (compression, mut scratch) = (&self.compression, simple::Scratch::default());
-        // Such values are the body as they are.
+        // Uncompressed values become the body without a copy.
         let stored = self.transpose.is_none() && compression.codec == Codec::None;
         let group_size = usize::try_from(self.group_size).unwrap_or(usize::MAX);
         let mut out = EncodedChunks {

@@ -1,21 +1,21 @@
-//! What a footer or a scan tells about chunks, and whether it can be.
+//! Entries for chunks, from a footer or a scan, and checks whether they are possible.
 
 use super::block;
 use crate::error::{Error, Result};
 
-/// One chunk, as a footer or a scan tells about it.
+/// One chunk, as a footer lists it or a scan finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Where it begins.
     pub offset: u64,
     /// How many records it holds.
     pub records: u64,
-    /// Their size, where it is known.
+    /// Decoded size of the records, if it is known.
     pub decoded: Option<u64>,
 }
 
 impl Entry {
-    /// That a chunk like this can come next. `last` is the offset and the records of the chunk before it.
+    /// Checks that this chunk can come next. `last` is the offset and the number of records of the chunk before it.
     #[inline]
     pub fn check(&self, last: Option<(u64, u64)>) -> Result<()> {
         let wrong = |what: &'static str| Err(Error::format(what).found(self.offset));
@@ -45,7 +45,7 @@ pub struct EntrySum {
 }
 
 impl EntrySum {
-    /// Adds the next entry. After an error everything is as before.
+    /// Adds the next entry. An error changes nothing.
     #[inline]
     pub fn add(&mut self, entry: &Entry) -> Result<()> {
         entry.check((self.chunks > 0).then_some(self.last))?;
@@ -57,7 +57,7 @@ impl EntrySum {
         Ok(())
     }
 
-    /// Checks the last entry, whose chunk ends by `end`. Returns how many records there are.
+    /// Checks the last entry, whose chunk must end by `end`. Returns how many records there are.
     pub fn finish(&self, end: u64) -> Result<u64> {
         if self.chunks > 0 {
             if self.last.0 >= end {
@@ -69,7 +69,7 @@ impl EntrySum {
     }
 }
 
-/// A chunk is at least one byte a record long.
+/// Checks that a chunk has at least one byte per record.
 pub fn check_room((offset, records): (u64, u64), end: u64) -> Result<()> {
     let room = end - offset;
     if records <= room {

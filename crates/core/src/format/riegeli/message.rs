@@ -1,9 +1,9 @@
-//! Telling a canonical protobuf message from other bytes, and its fields from each other.
+//! Recognises canonical protobuf messages, and splits them into fields.
 //!
-//! Canonical means that writing the fields again gives the same bytes: every varint in its shortest form,
-//! every group closed. Only such messages can be taken apart and put together again.
+//! Canonical means that writing the fields again produces the same bytes: every varint has its shortest form, and every
+//! group is closed. Only such messages can be split and put together again.
 
-/// The value of a field, as it is stored.
+/// The value of a field in its stored form.
 pub enum Value<'a> {
     /// All bytes of the varint.
     Varint(&'a [u8]),
@@ -22,7 +22,7 @@ pub enum Value<'a> {
     GroupEnd,
 }
 
-/// Takes the next field off `rest`; none where it is not canonical.
+/// Takes the next field from `rest`. `None` if the field is not canonical.
 pub fn next_field<'a>(rest: &mut &'a [u8]) -> Option<(u32, Value<'a>)> {
     let (tag, _) = varint(rest, 5)?;
     let tag = u32::try_from(tag).ok()?;
@@ -47,7 +47,7 @@ pub fn next_field<'a>(rest: &mut &'a [u8]) -> Option<(u32, Value<'a>)> {
     Some((tag, value))
 }
 
-/// Whether `bytes` are a canonical message. Strings are not looked into.
+/// Whether `bytes` are a canonical message. Does not check the contents of strings.
 pub fn is_message(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     let mut groups = Vec::new();

@@ -88,7 +88,7 @@ impl Plain {
 }
 
 impl Guide for Plain {
-    fn judge(&mut self, _begin: u64, header: &Header, _decoded: Option<&Decoded>) -> Result<Verdict> {
+    fn check_chunk(&mut self, _begin: u64, header: &Header, _decoded: Option<&Decoded>) -> Result<Verdict> {
         Ok(Verdict::Records(self.pass(header)))
     }
 

@@ -4,7 +4,7 @@
 //! compression type (1)  length of sizes (varint)  sizes  values
 //! ```
 //!
-//! Sizes and values are compressed each for itself, and then begin with their decompressed size.
+//! Sizes and values are compressed separately. A compressed part begins with its decompressed size.
 
 use super::chunk::{ChunkView, Header};
 use crate::budget::Held;
@@ -49,7 +49,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The most bytes that [`read`](Self::read) needs to see.
+    /// The most bytes that [`read`](Self::read) needs.
     pub const PREFIX: u64 = 1 + MAX_VARINT64 as u64;
 
     /// Reads the prefix of the data of a chunk.
@@ -73,8 +73,8 @@ pub fn declared(codec: Codec, blob: &[u8], at: u64) -> Result<(u64, &[u8])> {
     Ok((cursor.varint64()?, cursor.rest()))
 }
 
-/// A blob, decompressed in memory that grows with what arrives and counts as held. A declared size over `most` is an
-/// error.
+/// Decompresses a blob. The memory grows with the decompressed data and counts as held. A declared size over `most` is
+/// an error.
 pub fn unpack<'a>(
     codec: Codec,
     blob: Cow<'a, [u8]>,
@@ -114,7 +114,8 @@ fn sizes<'a>(
     unpack(parts.codec, stored, most, chunk.range.start, held, cx)
 }
 
-/// The values as they are stored, compressed. Their declared size is that of the chunk.
+/// The compressed values with their declared size, and where the payload begins after that size. Checks that the
+/// declared size is that of the chunk.
 fn stored_values<'a>(chunk: &ChunkView<'a>, parts: &Parts, cx: &Cx<'_>) -> Result<(Cow<'a, [u8]>, usize)> {
     let blob = chunk.slice(parts.values.clone(), cx)?;
     let (size, payload) = declared(parts.codec, &blob, chunk.range.start)?;
@@ -132,8 +133,8 @@ fn values_wrong(chunk: &ChunkView<'_>, found: u64) -> Error {
         .found(found)
 }
 
-/// Checks the decoded size before anything is allocated by it: stored bytes bound themselves, decompressed
-/// ones are bounded by the limit.
+/// Checks the decoded size before memory is allocated for it. Uncompressed values must have exactly this size. For
+/// compressed values, the limit must allow it.
 fn check_decoded(chunk: &ChunkView<'_>, parts: &Parts, cx: &Cx<'_>) -> Result<()> {
     let decoded = chunk.header.decoded;
     if parts.codec == Codec::None {
@@ -164,7 +165,8 @@ pub fn decode(chunk: &ChunkView<'_>, cx: &Cx<'_>) -> Result<Decoded> {
 
 /// Verifies and decodes a chunk of one record into a buffer of the record's size.
 pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-    // Believed before it is verified, which costs nothing: where it leads is checked, and the hash comes along.
+    // This uses the layout of the data before its hash is verified. That is safe: every range is checked, and the copy
+    // verifies the hash.
     if let Ok(parts) = parts(chunk, cx)
         && parts.codec == Codec::None
         && parts.values.end - parts.values.start == out.len() as u64
@@ -205,10 +207,10 @@ fn sizes_wrong(header: &Header, found: u64, at: u64) -> Error {
     Error::format("record sizes do not add up to the chunk's").at(at).expected(header.decoded).found(found)
 }
 
-/// Where each record ends. `records` is at most the chunk's length in the file.
+/// Where each record ends. The number of records is at most the length of the chunk in the file.
 fn ends(sizes: &[u8], header: &Header, at: u64, held: &mut Held<'_>, cx: &Cx<'_>) -> Result<Vec<usize>> {
     let mut cursor = Cursor::new("record sizes", sizes, at);
-    // Every size takes a byte at least, so this is no more than there can be.
+    // Every size takes at least one byte, so there are at most this many.
     let count = header.records.min(sizes.len() as u64);
     held.grow(count.saturating_mul(size_of::<usize>() as u64))?;
     let mut ends = bytes::list("ends of records", count)?;
@@ -232,7 +234,7 @@ fn ends(sizes: &[u8], header: &Header, at: u64, held: &mut Held<'_>, cx: &Cx<'_>
     Ok(ends)
 }
 
-/// Appends `bytes` as a blob: the size in front unless they are stored as they are.
+/// Appends `bytes` as a blob. A compressed blob begins with the decompressed size.
 pub fn pack(compression: &Compression, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     if compression.codec != Codec::None {
         put_varint(out, bytes.len() as u64);
@@ -240,15 +242,15 @@ pub fn pack(compression: &Compression, bytes: &[u8], out: &mut Vec<u8>) -> Resul
     compression.compress(bytes, out)
 }
 
-/// Memory that is used again from chunk to chunk.
+/// Buffers that are reused from chunk to chunk.
 #[derive(Default)]
 pub struct Scratch {
     sizes: Vec<u8>,
     blob: Vec<u8>,
 }
 
-/// Appends the data of a chunk of records: what comes before the values to `head`, and the values to `body` unless
-/// they are stored as they are.
+/// Appends the data of a chunk of records. Everything before the values goes to `head`. Compressed values go to `body`.
+/// Uncompressed values are not appended.
 pub fn encode_run(
     run: GroupSlice<'_>,
     compression: &Compression,

@@ -1,9 +1,9 @@
-//! The state machine of a transposed chunk: how to say, in few bytes, which tag follows which.
+//! The state machine of a transposed chunk. It stores in few bytes which tag follows which.
 //!
-//! A transition names a state by its distance, at most 63, from the base of the state before it. So every
-//! tag that is followed by others often gets a *private* list of states for them; what is left shares one
-//! *public* list. A list longer than 64 becomes a tree, with states that do nothing as its inner nodes and
-//! the most frequent tags near the root. Any layout can be decoded; this one is the original's to the byte.
+//! A transition names a state by its distance from the base of the state before it. The distance is at most 63. If some
+//! tags often follow another tag, that tag gets a *private* list of states for them. All other tags share one *public*
+//! list. A list of more than 64 states becomes a tree. Its inner nodes are states that do nothing, and the most
+//! frequent tags are near the root. A decoder accepts any layout. This encoder produces the same bytes as the original.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,15 +13,15 @@ const BLOCK: usize = MAX_OFFSET as usize + 1;
 /// A tag that follows another this often gets a state in the other's private list.
 const FREQUENT: u64 = 10;
 const NONE: u32 = u32::MAX;
-/// Stands in a private list for everything that is only in the public one.
+/// The entry in a private list for all tags that are only in the public list.
 const PUBLIC: u32 = u32::MAX;
 
-/// A state: what it stands for and what follows.
+/// A state: its tag, and where its transitions start.
 #[derive(Clone, Copy)]
 pub struct PlannedState {
-    /// The tag; none for a state that does nothing.
+    /// The tag. `None` for a state that does nothing.
     pub tag: Option<u32>,
-    /// The base of what follows, as the header stores it.
+    /// The base of the next state, as the header stores it.
     pub next: u32,
 }
 
@@ -35,7 +35,7 @@ pub struct Plan {
     pub transitions: Vec<u8>,
 }
 
-/// That one tag follows another.
+/// How often the tag `to` follows another tag.
 struct Edge {
     to: u32,
     count: u64,
@@ -47,15 +47,15 @@ struct Edge {
 struct Builder {
     tags: usize,
     edges: Vec<Edge>,
-    /// Where the edges of each tag begin, and at the end how many there are.
+    /// For each tag, where its edges begin. The last entry is the number of all edges.
     first_edge: Vec<usize>,
-    /// How often each tag is reached by way of the public list.
+    /// How often each tag is reached through the public list.
     incoming: Vec<u64>,
     /// Tag and base of each state.
     states: Vec<(Option<u32>, u32)>,
     /// For each state, the inner node whose block it is in.
     parents: Vec<u32>,
-    /// For each tag, the base of what follows.
+    /// For each tag, the base of the next state.
     bases: Vec<u32>,
     /// For each tag, the state in its private list that leads to the public one.
     exits: Vec<u32>,
@@ -71,14 +71,14 @@ pub fn plan(sequence: &[u32], tags: usize) -> Plan {
     };
     let mut builder = Builder::count(sequence, tags);
     if builder.incoming[input_last as usize] == 0 {
-        // Nothing leads to where decoding starts, but the state has to be there.
+        // No transition leads to the state in which decoding starts, but the state must exist.
         builder.incoming[input_last as usize] = 1;
     }
     builder.private_lists();
     builder.public_list();
     builder.missing_bases();
 
-    // The machine stops where it wants a transition and there is none, so its last state must want one.
+    // The machine stops when it needs a transition and none is left. So its last state must need one.
     let implicit = |tag: u32| builder.edges_of(tag).len() == 1 && tag != input_first;
     let transitions = builder.transitions(sequence, &implicit);
     let count = builder.states.len() as u32;
@@ -93,7 +93,7 @@ pub fn plan(sequence: &[u32], tags: usize) -> Plan {
 
 impl Builder {
     fn count(sequence: &[u32], tags: usize) -> Self {
-        // Decoding goes backwards: what comes first in the input follows what comes second.
+        // Decoding runs backwards: of two neighbours in the input, the first follows the second.
         let mut pairs: Vec<(u32, u32)> = sequence.windows(2).map(|pair| (pair[1], pair[0])).collect();
         pairs.sort_unstable();
         let mut edges: Vec<Edge> = Vec::new();
@@ -144,7 +144,7 @@ impl Builder {
             let range = self.edge_range(tag);
             let (edges, incoming) = (&mut self.edges[range.clone()], &mut self.incoming);
             for edge in edges.iter_mut().filter(|edge| !edge.listed) {
-                // Nobody else leads there, so the public list can do without.
+                // No other tag leads there, so the public list does not need it.
                 if edge.count == incoming[edge.to as usize] {
                     edge.listed = true;
                     incoming[edge.to as usize] = 0;
@@ -155,7 +155,7 @@ impl Builder {
             }
             let mut excluded = edges.iter_mut().filter(|edge| !edge.listed);
             if let (Some(only), None) = (excluded.next(), excluded.next()) {
-                // A way to the public list would cost a state as well.
+                // A state that leads to the public list would cost as much as a state for this tag.
                 only.listed = true;
                 incoming[only.to as usize] -= only.count;
             }
@@ -186,14 +186,15 @@ impl Builder {
         }
     }
 
-    /// Appends states for entries of count and tag, the most frequent first, as a tree of blocks.
+    /// Appends states for entries of count and tag as a tree of blocks, the most frequent first. Returns the tags with
+    /// their states.
     fn lay_out(&mut self, entries: Vec<(u64, u32)>) -> Vec<(u32, u32)> {
         let n = entries.len();
         let total = n + if n > BLOCK { (n - 2) / MAX_OFFSET as usize } else { 0 };
         let begin = self.states.len();
         self.states.resize(begin + total, (None, NONE));
         self.parents.resize(begin + total, NONE);
-        // The rarest comes out first, of equals the one with the largest number.
+        // The heap returns the rarest entry first, and among equals the one with the largest tag.
         let mut heap: BinaryHeap<(Reverse<u64>, u32)> =
             entries.into_iter().map(|(count, tag)| (Reverse(count), tag)).collect();
         let mut placed = Vec::with_capacity(n);
@@ -222,7 +223,8 @@ impl Builder {
         placed
     }
 
-    /// Bases of whatever leads to the public list: the highest block from which all targets can be reached.
+    /// Sets the bases that lead to the public list. Each is in the deepest block of the tree from which all targets can
+    /// be reached.
     fn missing_bases(&mut self) {
         for tag in 0..self.tags as u32 {
             let exit = self.exits[tag as usize];
@@ -291,7 +293,7 @@ struct Transitions {
 }
 
 impl Transitions {
-    /// Goes from a base down the tree to a state.
+    /// Appends the steps from a base down the tree to a state.
     fn path(&mut self, builder: &Builder, base: u32, mut to: u32) {
         self.steps.clear();
         while to < base || to - base > MAX_OFFSET {
@@ -302,7 +304,7 @@ impl Transitions {
         self.steps.push((to - base) as u8);
         for &offset in self.steps.iter().rev() {
             match self.bytes.last_mut() {
-                // Up to three steps with offset 0 ride on the byte before them.
+                // A byte holds its own step and up to three steps with offset 0 after it.
                 Some(last) if offset == 0 && *last & 3 < 3 => *last += 1,
                 _ => self.bytes.push(offset << 2),
             }

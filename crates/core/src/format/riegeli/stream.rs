@@ -1,7 +1,7 @@
-//! Reading a simple chunk record by record, in bounded memory however large the chunk is.
+//! Reads a simple chunk record by record. The memory is bounded, however large the chunk is.
 //!
-//! Sizes and values are two compressed streams behind each other in the file; they are read side by side,
-//! each with its own decompressor. The hash of the data is verified before, in a pass of its own.
+//! Sizes and values are two compressed streams, one after the other in the file. They are read side by side, each with
+//! its own decompressor. The hash of the data is verified first, in a separate pass.
 
 use super::block::{self, BLOCK, BLOCK_HEADER, BlockHeader};
 use super::chunk::{CHUNK_HEADER, Header, fetch_header};
@@ -79,7 +79,8 @@ impl<'a> ChunkData<'a> {
             .found(format_args!("{found:016x}")))
     }
 
-    /// Reads from the front of `range` of the data, up to a block header at most; shortens the range.
+    /// Reads from the front of `range` of the data, at most up to the next block header. Removes what it read from the
+    /// range.
     fn read(&self, range: &mut Range<u64>, out: &mut [u8]) -> Result<usize> {
         let at = block::place_of(self.begin, CHUNK_HEADER + range.start)
             .ok_or_else(|| Error::format("chunk has an impossible size").at(self.begin))?;
@@ -103,7 +104,7 @@ impl<'a> ChunkData<'a> {
 /// One of the two streams of a chunk.
 struct Blob<'a> {
     data: ChunkData<'a>,
-    /// What is not yet read from the storage.
+    /// The part that is not yet read from the storage.
     stored: Range<u64>,
     decompressor: Box<dyn Decompressor>,
     finished: bool,
@@ -115,7 +116,7 @@ struct Blob<'a> {
 }
 
 impl<'a> Blob<'a> {
-    /// None where the stream cannot be read in pieces, or only in more memory than is worth it.
+    /// `None` if the stream cannot be read in pieces, or only with a window over [`STREAMED_WINDOW`].
     fn open(
         data: ChunkData<'a>,
         codec: Codec,
@@ -150,7 +151,7 @@ impl<'a> Blob<'a> {
         }))
     }
 
-    /// Makes more output ready; false at the end of the stream.
+    /// Makes more output ready. Returns false at the end of the stream.
     fn fill(&mut self) -> Result<bool> {
         loop {
             self.data.cx.check()?;
@@ -227,7 +228,7 @@ pub struct SimpleStream<'a> {
 }
 
 impl<'a> SimpleStream<'a> {
-    /// The records of a verified chunk; none where it has to be decoded whole.
+    /// The records of a verified chunk. `None` if the chunk must be decoded as a whole.
     pub fn open(data: ChunkData<'a>) -> Result<Option<Self>> {
         let prefix = data.read_whole(0..data.header.data_size.min(Parts::PREFIX))?;
         let parts = Parts::read(&prefix, &data.header, data.begin)?;
@@ -243,7 +244,7 @@ impl<'a> SimpleStream<'a> {
         }))
     }
 
-    /// The next record; none after the last, when everything has been checked to end there.
+    /// The next record. `None` after the last one, once both streams were checked to end there.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
         let at = self.sizes.data.begin;

@@ -1,6 +1,6 @@
-//! The table of chunks of a file: at most 16 bytes a chunk, whatever the groups look like.
+//! The table of chunks of a file: at most 16 bytes per chunk, for groups of any size.
 //!
-//! | groups | words an entry |
+//! | groups | words per entry |
 //! |---|---|
 //! | one record each | offset, decoded size: the size of every record is known; in memory both in one word |
 //! | equal, the last may be smaller | offset |
@@ -17,12 +17,12 @@ use crate::error::{Error, Kind, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, TableHome, Way};
 use std::ops::Range;
 
-/// Up to here a size in a table is believed: a caller takes memory for it before the chunk is read.
-const BELIEVED: u64 = 1 << 20;
-/// Beyond that it is believed up to so many times the stored bytes. Nearly all data has less; the rest is decoded first,
-/// as it arrives, and then copied.
-const BELIEVED_RATIO: u64 = 256;
-/// Stands for a decoded size that the file does not tell.
+/// A size in a table is trusted up to this: a caller allocates memory for it before the chunk is read.
+const TRUSTED_SIZE: u64 = 1 << 20;
+/// A larger size is trusted up to this many times the stored bytes. Nearly all data has a lower ratio. Other data is
+/// decoded first, into memory that grows with it, and then copied.
+const TRUSTED_RATIO: u64 = 256;
+/// Stands for a decoded size that the file does not state.
 const UNKNOWN: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Shape {
     }
 }
 
-/// Takes entries in the order of the file, checks them, and keeps them in the smallest shape that holds.
+/// Takes entries in the order of the file, checks them, and keeps them in the smallest shape that can hold them.
 pub struct Builder<'a> {
     options: ReadOptions,
     cx: Cx<'a>,
@@ -55,7 +55,7 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Of a file without chunks.
+    /// A builder without chunks.
     pub fn new(options: &ReadOptions, cx: &Cx<'a>) -> Self {
         Builder {
             options: *options,
@@ -69,8 +69,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Says how many chunks will come, so that the table never takes more than its final size. The caller
-    /// has checked the number against what the file could hold.
+    /// Sets how many chunks will follow, so that the table allocates no more than its final size. The caller must have
+    /// checked the number against what the file can hold.
     #[must_use]
     pub fn expecting(mut self, chunks: u64) -> Self {
         self.expected_chunks = chunks;
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
                 self.shape = Shape::Equal { group: entry.records };
             }
             Shape::Equal { group } => {
-                // Only the last group may be smaller, and now it is not the last any more.
+                // Only the last group may be smaller, and the group before is no longer the last.
                 if before.last.1 != group || entry.records > group {
                     self.become_unequal(before.chunks)?;
                 }
@@ -135,7 +135,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Gives each of the entries so far the number of its first record, which no rule tells any more.
+    /// Stores the number of the first record in every entry so far. It can no longer be computed.
     fn become_unequal(&mut self, chunks: u64) -> Result<()> {
         let stride = self.shape.words();
         let group = if let Shape::Equal { group } = self.shape { group } else { 1 };
@@ -158,7 +158,7 @@ impl<'a> Builder<'a> {
         self.listed.records
     }
 
-    /// The table; the last chunk ends by `end`.
+    /// The finished table. The last chunk must end by `end`.
     pub fn finish(mut self, end: u64, description: Description) -> Result<ChunkTable> {
         self.listed.finish(end)?;
         self.compact.seal();
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
             options: self.options,
         };
         if table.chunks > 0 {
-            // A chunk goes up to the next one: what lies between two of them counts as part of the first.
+            // A chunk extends to the next one. Bytes between two chunks count as part of the first.
             let stored = end - table.entry(0)?.stored.start;
             table.description.record_bytes = stored.saturating_sub(CHUNK_HEADER * table.chunks);
         }
@@ -231,13 +231,13 @@ impl ChunkTable {
         Ok(Chunk { index, stored, first_record, records })
     }
 
-    /// The size of the only record of a chunk. One that the stored bytes or the limits do not allow is left to
-    /// decoding, which says what is wrong with it; nobody should allocate by it before.
+    /// The size of the only record of a chunk, if the stored bytes and the limits make it plausible. Nothing may be
+    /// allocated for any other size. Decoding then finds out whether it is right.
     #[inline]
-    fn believable(&self, size: u64, stored: Range<u64>) -> Option<u64> {
+    fn trusted_size(&self, size: u64, stored: Range<u64>) -> Option<u64> {
         let stored = stored.end.saturating_sub(stored.start);
         let most = self.options.limits.decoded_chunk_bytes.max(stored);
-        let likely = stored.saturating_mul(BELIEVED_RATIO).max(BELIEVED);
+        let likely = stored.saturating_mul(TRUSTED_RATIO).max(TRUSTED_SIZE);
         Some(size).filter(|&size| size <= most && size <= likely)
     }
 
@@ -246,7 +246,7 @@ impl ChunkTable {
         matches!(self.shape, Shape::Compact | Shape::One)
     }
 
-    /// The chunk that holds a record, where groups are unequal.
+    /// The chunk that holds a record, for unequal groups.
     fn search(&self, record: u64) -> Result<u64> {
         let (mut low, mut high) = (0, self.chunks);
         while high - low > 1 {
@@ -304,7 +304,7 @@ impl Table for ChunkTable {
             return Ok(None);
         }
         let (begin, end, size) = self.single(record)?;
-        Ok(size.and_then(|size| self.believable(size, begin..end)))
+        Ok(size.and_then(|size| self.trusted_size(size, begin..end)))
     }
 
     #[inline]
@@ -314,7 +314,7 @@ impl Table for ChunkTable {
             return Ok(Way::Shared(chunk, row));
         }
         let (begin, end, size) = self.single(record)?;
-        Ok(match size.and_then(|size| self.believable(size, begin..end)) {
+        Ok(match size.and_then(|size| self.trusted_size(size, begin..end)) {
             Some(size) => Way::Alone { stored: begin..end, size: bytes::in_memory("record", size)? },
             None => {
                 Way::Shared(Chunk { index: record, stored: begin..end, first_record: record, records: 1 }, 0)
@@ -444,12 +444,12 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_believed_as_far_as_the_stored_bytes_make_it_likely() {
+    fn a_size_is_trusted_as_far_as_the_stored_bytes_make_it_likely() {
         for (stored, size, alone) in [
-            (1_000, BELIEVED, true),
-            (1_000, BELIEVED + 1, false),
-            (10_000, 10_000 * BELIEVED_RATIO, true),
-            (10_000, 10_000 * BELIEVED_RATIO + 1, false),
+            (1_000, TRUSTED_SIZE, true),
+            (1_000, TRUSTED_SIZE + 1, false),
+            (10_000, 10_000 * TRUSTED_RATIO, true),
+            (10_000, 10_000 * TRUSTED_RATIO + 1, false),
             (1_000, 4 << 30, false),
         ] {
             with_cx(|cx| {

@@ -1,27 +1,27 @@
-//! Transposed chunks, decoding: a state machine that writes the records from the last byte to the first.
+//! Decodes transposed chunks: a state machine writes the records from the last byte to the first.
 //!
 //! ```text
 //! compression type (1)  length of header (varint)  header  buckets  transitions
 //! ```
 //!
-//! Buckets hold buffers, buffers hold the values of one field each, states say which field comes next, and
-//! transitions choose among the states. Nothing here trusts a number:
+//! Buckets hold buffers. Each buffer holds the values of one field. States say which field comes next. Transitions
+//! choose among the states. No number from the file is trusted:
 //!
 //! | what | is bounded by |
 //! |---|---|
 //! | the header, and so the number of buckets, buffers and states | the stored bytes |
 //! | the buckets, all together | the size that the chunk declares |
 //! | transitions | nothing: they are unpacked in pieces |
-//! | steps of the machine | the stored bytes and those that were made |
-//! | the output | the size that the chunk declares; it grows with the bytes that are made |
+//! | steps of the machine | the stored bytes and the bytes produced so far |
+//! | the output | the size that the chunk declares. It grows with the bytes that are produced |
 //!
 //! | file | what |
 //! |---|---|
-//! | [`layout`] | the front of the header: how the bytes behind it are cut into buffers |
-//! | [`machine`] | the rest of the header: the states |
-//! | [`transitions`] | the choices among states |
-//! | [`output`] | the records, from the last byte to the first |
-//! | [`run`] | the machine at work |
+//! | `layout` | the front of the header: how the bytes after it are divided into buffers |
+//! | `machine` | the rest of the header: the states |
+//! | `transitions` | the choices among states |
+//! | `output` | the records, from the last byte to the first |
+//! | `run` | the execution of the state machine |
 
 mod layout;
 mod machine;
@@ -40,10 +40,10 @@ use run::TransposedRun;
 use std::borrow::Cow;
 use transitions::Transitions;
 
-/// What the header of any chunk may decode to.
+/// The header of any chunk may decode to this many bytes.
 const FREE_HEADER: u64 = 256 << 10;
-/// How many times the stored bytes of the chunk its header may decode to besides. It is made of rising numbers, which
-/// hardly compress.
+/// In addition, the header may decode to this many times the stored bytes of the chunk. A header consists of ascending
+/// numbers, which hardly compress.
 const HEADER_RATIO: u64 = 16;
 
 /// Decodes the data of a chunk that begins at `at`.
@@ -58,7 +58,7 @@ pub fn decode(data: &[u8], at: u64, records: u64, decoded: u64, cx: &Cx<'_>) -> 
     let header = unpack(codec, stored_header, most, at, &mut held, cx)?;
     let mut header = Cursor::new("transposed header", &header, at);
     let layout = Layout::read(&mut header, cx)?;
-    // Every buffer byte ends up in the output, except for the lengths of records that are no messages.
+    // Every buffer byte ends up in the output, except for the lengths of records that are not messages.
     let most = decoded.saturating_add(records.saturating_mul(MAX_VARINT64 as u64));
     let buckets = layout.unpack(codec, &mut cursor, most, at, &mut held, cx)?;
     let buffers = layout.buffers(&buckets, at, &mut held, cx)?;

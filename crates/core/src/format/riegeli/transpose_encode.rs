@@ -1,4 +1,4 @@
-//! Transposed chunks, encoding: records are taken apart into one buffer per field.
+//! Encodes transposed chunks: records are split into one buffer per field.
 
 use super::message::{Value, is_message, next_field};
 use super::simple::{byte_of, pack};
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::format::encode::GroupSlice;
 use std::collections::HashMap;
 
-/// Parents that are no nodes; nodes are numbered from `FIRST_NODE`.
+/// Parents that are not nodes. Nodes are numbered from `FIRST_NODE`.
 const NON_MESSAGE: u32 = 1;
 const MESSAGE_START: u32 = 3;
 const ROOT: u32 = 4;
@@ -18,14 +18,14 @@ const FIRST_NODE: u32 = 5;
 /// Subtypes of a field that is a submessage.
 const SUBMESSAGE_START: u8 = 1;
 const SUBMESSAGE_END: u8 = 2;
-/// Varints up to 3 are part of the tag, with this added.
+/// A varint up to 3 is part of the tag: the subtype is its value plus this number.
 const INLINE: u8 = 10;
 const MAX_INLINE: u8 = 3;
 
-/// Submessages deeper than this are strings.
+/// Submessages that are nested deeper than this are stored as strings.
 const MAX_DEPTH: usize = 100;
 
-/// Values of one field, in the order of the input; stored the other way round.
+/// Values of one field, in the order of the input. They are stored in reverse order.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ impl Buffer {
     }
 }
 
-/// A field at a place in the message.
+/// A field at one position in the tree of messages.
 struct Node {
     parent: u32,
     tag: u32,
@@ -66,7 +66,7 @@ struct Splitter {
 }
 
 impl Splitter {
-    /// The index of a node; its number is that and `FIRST_NODE`.
+    /// The index of a node. The number of the node is its index plus `FIRST_NODE`.
     fn node(&mut self, parent: u32, tag: u32) -> u32 {
         let nodes = &mut self.nodes;
         *self.by_place.entry((parent, tag)).or_insert_with(|| {
@@ -110,7 +110,7 @@ impl Splitter {
         }
     }
 
-    /// Takes apart a message that was found canonical, inside `depth` others.
+    /// Splits a canonical message that is nested in `depth` others.
     fn message(&mut self, mut rest: &[u8], mut parent: u32, depth: usize) {
         let mut groups = Vec::new();
         while let Some((tag, value)) = next_field(&mut rest) {
@@ -131,7 +131,7 @@ impl Splitter {
                         continue;
                     }
                     self.put(node, SUBMESSAGE_START);
-                    // The end is numbered right behind the start, whatever is in between.
+                    // The number of the end tag directly follows the number of the start tag, whatever lies in between.
                     let end = self.tag(node, SUBMESSAGE_END);
                     self.message(contents, node + FIRST_NODE, depth + 1);
                     self.sequence.push(end);
@@ -150,7 +150,7 @@ impl Splitter {
     }
 }
 
-/// Buffers of one type share buckets with no other type.
+/// The type of a buffer. A bucket holds buffers of one type only.
 fn buffer_type(node: &Node) -> usize {
     match (node.parent, node.tag & 7) {
         (NON_MESSAGE, _) => 4,
@@ -228,7 +228,7 @@ impl Stored<'_> {
     }
 }
 
-/// Sizes of the buckets for buffers of the given sizes, which ascend.
+/// Sizes of the buckets for buffers of the given sizes, which must ascend.
 fn buckets(sizes: &[u64], bucket_bytes: u64) -> Vec<u64> {
     let mut left: u64 = sizes.iter().sum();
     let (mut buckets, mut bucket) = (Vec::new(), 0u64);

@@ -1,4 +1,4 @@
-//! Visiting every byte of a file, from the first to the last, and finding the way again behind damage.
+//! Visits every byte of a file from the first to the last, and finds the next chunk after damage.
 
 use super::block::{BLOCK, BLOCK_HEADER, BlockHeader, is_boundary, left_in_block};
 use super::chunk::{CHUNK_HEADER, ChunkView, HEADER_SPAN, Header, kind, unknown};
@@ -13,56 +13,58 @@ use crate::storage::Storage;
 use crate::storage::window::Window;
 use std::ops::Range;
 
-/// What to do at a place of the file.
+/// What the walk does at an offset of the file.
 pub enum Next {
-    /// Look at the chunk there.
+    /// Read the chunk there.
     Look,
-    /// Pass over everything up to this place. No reader looks at it.
+    /// Skip everything up to this offset. No reader uses it.
     Pass(u64),
-    /// Pass over the rest: there are no more records.
+    /// Skip the rest: there are no more records.
     End,
-    /// Believe that there is a chunk of records: its range, the number of its first record, and how many it holds.
-    Believe(Range<u64>, u64, u64),
+    /// Assume a chunk of records without reading it: its range, the number of its first record, and how many records it
+    /// holds.
+    Trust(Range<u64>, u64, u64),
 }
 
-/// What a chunk of records is to the format.
+/// What a chunk of records holds.
 pub enum Verdict {
     /// The user's records, and the number of the first.
     Records(u64),
-    /// The format's own.
+    /// Records of the format itself.
     Meta,
 }
 
-/// What a format on top of the container knows about the file.
+/// What a format on top of the Riegeli container knows about the file.
 pub trait Guide {
     /// What to do at `at`.
     fn next(&mut self, _at: u64) -> Result<Next> {
         Ok(Next::Look)
     }
 
-    /// What a sound chunk of records is. An error makes it damage. `decoded` is what is in it, unless it is to be carried
-    /// to another file as it is, or only headers are looked at.
-    fn judge(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict>;
+    /// Checks a sound chunk of records, and returns what it holds. An error turns the chunk into damage. `decoded` is
+    /// the content of the chunk. It is `None` if the chunk is copied to another file in its stored form, or if the walk
+    /// reads only headers.
+    fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict>;
 
-    /// Told of every damage, and of the header there if that is right. Tells the number of the first record that is lost.
-    /// Where nothing tells what was there, that is the one that comes next; where it was structure, none.
+    /// Called for every damage, with the chunk header there if it is valid. Returns the number of the first lost
+    /// record. If nothing shows what was there, that is the next record. If it was structure, returns `None`.
     fn damaged(&mut self, at: u64, header: Option<&Header>) -> Result<Option<u64>>;
 
-    /// Where the next chunk begins, after damage that begins at `damage`; none if unknown.
+    /// Where the next chunk begins after damage that begins at `damage`. `None` if that is unknown.
     fn resume(&mut self, damage: u64) -> Result<Option<u64>>;
 
-    /// Whether nothing but zeros may follow from `at` on.
+    /// Whether the rest of the file, from `at` on, may consist of zeros.
     fn may_end(&self, _at: u64) -> bool {
         false
     }
 
-    /// The kind of the chunks that are carried to another file as they are, if any are.
+    /// The kind of the chunks that are copied to another file in their stored form, if there are any.
     fn carried_kind(&self) -> Option<u8> {
         None
     }
 }
 
-/// Walks a file with what the guide knows about it.
+/// Walks a file with the help of the guide.
 pub fn walk(
     walk: &Walk<'_>,
     guide: &mut dyn Guide,
@@ -71,23 +73,22 @@ pub fn walk(
     let size = walk.storage.len();
     let mut window = Window::new(walk.storage, walk.cx);
     let mut pace = walk.cx.pace();
-    // Filler behind records counts with them: a table tells only where the next chunk of records begins.
-    let (mut at, mut behind_records, mut found_by_search) = (0, false, false);
-    let between =
-        |range, behind_records| if behind_records { Span::Filler(range) } else { Span::Meta(range) };
+    // Filler after a chunk of records counts as part of it: a table knows only where the next chunk of records begins.
+    let (mut at, mut after_records, mut found_by_search) = (0, false, false);
+    let between = |range, after_records| if after_records { Span::Filler(range) } else { Span::Meta(range) };
     while at < size {
         pace.step(64)?;
         match guide.next(at)? {
             Next::Look => {}
             Next::End => return visit(Span::Meta(at..size)),
             Next::Pass(end) => {
-                visit(between(at..end, behind_records))?;
+                visit(between(at..end, after_records))?;
                 at = end;
                 continue;
             }
-            Next::Believe(range, first_record, records) => {
+            Next::Trust(range, first_record, records) => {
                 at = range.end;
-                behind_records = true;
+                after_records = true;
                 visit(Span::Records(chunk_of(range, first_record, records, None)))?;
                 continue;
             }
@@ -114,7 +115,7 @@ pub fn walk(
         at = range.end;
         match look(walk, &mut window, guide, &header, range.clone()) {
             Ok((Found::Records(first_record), content)) => {
-                behind_records = true;
+                after_records = true;
                 visit(Span::Records(SoundChunk {
                     decoded_bytes: Some(header.decoded),
                     found_by_search,
@@ -123,10 +124,10 @@ pub fn walk(
                 }))?;
             }
             Ok((Found::Meta, _)) => {
-                behind_records = false;
+                after_records = false;
                 visit(Span::Meta(range))?;
             }
-            Ok((Found::Filler, _)) => visit(between(range, behind_records))?,
+            Ok((Found::Filler, _)) => visit(between(range, after_records))?,
             Err(error) => {
                 let error = damage(walk, guide, range.start, Some(&header), error)?;
                 visit(Span::damage(range, error))?;
@@ -136,7 +137,8 @@ pub fn walk(
     Ok(())
 }
 
-/// The error as the walk visits it, with its place. It is returned instead where it ends the walk.
+/// Adds the offset and the first lost record to an error, for the walk to visit it as damage. Returns `Err` if the
+/// error ends the walk.
 fn damage(
     walk: &Walk<'_>,
     guide: &mut dyn Guide,
@@ -155,7 +157,8 @@ fn damage(
     walk.damage(error)
 }
 
-/// The header of a chunk is structure. Block headers lie anywhere in the rest, so they count as records.
+/// A chunk without content. Its chunk header counts as structure. Block headers can lie anywhere in the rest, so they
+/// count as records.
 fn chunk_of(
     range: Range<u64>,
     first_record: u64,
@@ -193,7 +196,7 @@ struct ChunkContent<'a> {
     walk: &'a Walk<'a>,
     chunk: ChunkView<'a>,
     first_record: u64,
-    /// None where only the hash was looked at, because the chunk is to be carried as it is.
+    /// `None` if only the hash was checked, because the chunk is copied in its stored form.
     decoded: Option<Decoded>,
 }
 
@@ -232,7 +235,7 @@ fn decode(chunk: &ChunkView<'_>, cx: &Cx<'_>) -> Result<Decoded> {
         .found(decoded.rows()))
 }
 
-/// Looks at one chunk as closely as the walk does.
+/// Reads and checks one chunk to the depth of the walk.
 fn look<'a>(
     walk: &'a Walk<'a>,
     window: &'a mut Window<'_>,
@@ -247,7 +250,7 @@ fn look<'a>(
         let found = match header.kind {
             kind::SIGNATURE => Found::Meta,
             _ if header.records == 0 => Found::Filler,
-            _ => verdict(guide.judge(begin, header, None)?),
+            _ => verdict(guide.check_chunk(begin, header, None)?),
         };
         return Ok((found, None));
     }
@@ -266,7 +269,7 @@ fn look<'a>(
         };
         let found = match header.records {
             0 => Found::Filler,
-            _ => verdict(guide.judge(begin, header, decoded.as_ref())?),
+            _ => verdict(guide.check_chunk(begin, header, decoded.as_ref())?),
         };
         let first_record = if let Found::Records(first) = found { first } else { 0 };
         return Ok((found, Some(ChunkContent { walk, chunk, first_record, decoded })));
@@ -289,7 +292,7 @@ fn verdict(verdict: Verdict) -> Found {
     }
 }
 
-/// What the header of a chunk must be for its kind and its place.
+/// Checks the header of a chunk against its kind and its offset.
 fn check_kind(header: &Header, begin: u64) -> Result<()> {
     let is_first = begin == 0;
     let impossible = |what: &'static str| Err(Error::format(what).at(begin));
@@ -308,7 +311,8 @@ fn check_kind(header: &Header, begin: u64) -> Result<()> {
     }
 }
 
-/// Where the next chunk begins behind damage at `damage`, as far as block headers tell.
+/// Where the next chunk begins after damage at `damage`, according to the block headers. The end of the file if none of
+/// them says.
 fn next_by_blocks(walk: &Walk<'_>, damage: u64) -> Result<u64> {
     let storage = walk.storage;
     let mut pace = walk.cx.pace();

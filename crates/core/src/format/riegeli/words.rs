@@ -1,4 +1,4 @@
-//! Numbers of a table, in memory or in a temporary file.
+//! The numbers of a table, in memory or in a temporary file.
 
 use crate::bytes;
 use crate::cx::{Cx, Never};
@@ -17,7 +17,7 @@ pub enum Words {
     Disk(Part),
 }
 
-/// Makes a list of words.
+/// Builds a list of words.
 pub enum WordsWriter<'a> {
     /// In memory.
     Memory(Vec<u64>),
@@ -34,10 +34,10 @@ impl<'a> WordsWriter<'a> {
         }
     }
 
-    /// Makes room for so many words in all, where that takes memory; does nothing if there is none.
+    /// Reserves memory for `words` words in all, if the list is in memory. Does nothing if there is not enough memory.
     pub fn reserve(&mut self, words: u64) {
         if let WordsWriter::Memory(memory) = self {
-            // What does not fit fails where it is pushed, if it ever is.
+            // If the memory is really needed, `push` reports that it is missing.
             let _ = memory.try_reserve_exact(usize::try_from(words).unwrap_or(0));
         }
     }
@@ -64,7 +64,7 @@ impl<'a> WordsWriter<'a> {
 }
 
 impl Words {
-    /// Asks for a word that will be read soon.
+    /// Prefetches a word that will be read soon.
     #[inline]
     pub fn prefetch(&self, index: u64) {
         if let Words::Memory(words) = self
@@ -74,7 +74,7 @@ impl Words {
         }
     }
 
-    /// Fills `out` with the words from `index` on, which must be there.
+    /// Fills `out` with the words from `index` on. They must exist.
     #[inline]
     pub fn get(&self, index: u64, out: &mut [u64]) -> Result<()> {
         let missing = || Error::format(format!("table lookup out of range: {index}"));

@@ -1,4 +1,4 @@
-//! Writing chunks: block headers where they belong, zeros where they are needed.
+//! Writes chunks, with the block headers and the padding that they need.
 
 use super::block::{self, BLOCK, BlockHeader};
 use super::chunk::{self, CHUNK_HEADER, Header, kind};
@@ -9,7 +9,7 @@ use crate::storage::output::Output;
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// Writes a chunk whose data is `parts`, one after the other; returns where it begins.
+/// Writes a chunk whose data is `parts`, one after the other. Returns where the chunk begins.
 pub fn write_chunk(out: &mut dyn Output, header: &Header, parts: &[&[u8]]) -> Result<u64> {
     let begin = out.position();
     let end = header.end(begin)?;
@@ -19,7 +19,7 @@ pub fn write_chunk(out: &mut dyn Output, header: &Header, parts: &[&[u8]]) -> Re
     chunk.pad()
 }
 
-/// Writes a chunk of which `head` begins with its header, and `body` is the rest; returns where it begins.
+/// Writes a chunk. `head` begins with the chunk header, and `body` is the rest. Returns where the chunk begins.
 pub fn write_encoded(out: &mut dyn Output, head: &[u8], body: &[u8]) -> Result<u64> {
     let begin = out.position();
     let records = bytes::u64_le(head, 24) >> 8;
@@ -59,9 +59,9 @@ impl Chunk<'_> {
         Ok(())
     }
 
-    /// Fills up with zeros; returns where the chunk begins.
+    /// Fills the rest of the chunk with zeros. Returns where the chunk begins.
     fn pad(&mut self) -> Result<u64> {
-        // A header put on the way moves the end closer, so what is left is only known step by step.
+        // `put` may also write a block header, so every step computes again how many bytes are left.
         loop {
             let left = self.end - self.out.position();
             if left == 0 {
@@ -89,7 +89,7 @@ pub fn pad_to_block(out: &mut dyn Output) -> Result<()> {
     if left == 0 {
         return Ok(());
     }
-    // Where a chunk header does not fit into the block, the padding runs through the next one, too.
+    // If a chunk header does not fit into the rest of the block, the padding also fills the next block.
     let size = match left.checked_sub(CHUNK_HEADER) {
         Some(size) => size,
         None => left + BLOCK - block::BLOCK_HEADER - CHUNK_HEADER,

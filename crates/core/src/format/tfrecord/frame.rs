@@ -1,4 +1,5 @@
-//! What is around a record: its length in front, and a checksum for each of the two.
+//! The framing of a record: its length and a checksum of the length before the data, and a checksum of the data after
+//! it.
 
 use crate::bytes;
 use crate::error::{Error, Result};
@@ -6,10 +7,10 @@ use crate::hash::crc32c;
 
 /// Bytes before the data: the length and its checksum.
 pub(super) const HEADER: u64 = 12;
-/// Bytes around the data.
+/// Bytes of framing: the header before the data and the checksum after it.
 pub(super) const AROUND: u64 = HEADER + 4;
 
-/// The length that a header tells. `head` is its 12 bytes, or what there is of them; `at` is where they are.
+/// Reads the length from a record header. `head` is its 12 bytes, or as many of them as there are. `at` is its offset.
 pub(super) fn length(head: &[u8], at: u64, checksums: bool) -> Result<u64> {
     if (head.len() as u64) < HEADER {
         return Err(Error::truncated("record header is cut")
@@ -27,7 +28,7 @@ pub(super) fn length(head: &[u8], at: u64, checksums: bool) -> Result<u64> {
     Ok(bytes::u64_le(head, 0))
 }
 
-/// Where a record of that length that begins at `at` ends, in a file of `size` bytes.
+/// Where a record with `length` bytes of data ends if it begins at `at`, in a file of `size` bytes.
 pub(super) fn end(length: u64, at: u64, size: u64) -> Result<u64> {
     let whole = length.checked_add(AROUND).ok_or_else(|| impossible(length, at))?;
     bytes::range("record", at, whole, size).map(|range| range.end)
@@ -37,7 +38,7 @@ pub(super) fn impossible(length: u64, at: u64) -> Error {
     Error::format("impossible record length").at(at).expected("less than 2^64 - 16").found(length)
 }
 
-/// The data of a record that was read with all that is around it, verified.
+/// The verified data of a record. `stored` is the record with its framing.
 pub(super) fn data(stored: &[u8], at: u64, checksums: bool) -> Result<&[u8]> {
     let length = length(&stored[..stored.len().min(HEADER as usize)], at, checksums)?;
     if end(length, 0, stored.len() as u64).ok() != Some(stored.len() as u64) {
@@ -66,7 +67,7 @@ pub(super) fn check(stored: u32, computed: u32, at: u64) -> Result<()> {
         .hint("other records are readable"))
 }
 
-/// Appends a record as it is stored.
+/// Appends a record in its stored form.
 pub(super) fn put(out: &mut Vec<u8>, record: &[u8]) {
     let length = (record.len() as u64).to_le_bytes();
     out.extend_from_slice(&length);

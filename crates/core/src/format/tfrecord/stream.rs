@@ -1,4 +1,4 @@
-//! A compressed file as the stream of bytes that it holds.
+//! A compressed file as the stream of its unpacked bytes.
 
 use super::frame::{self, AROUND, HEADER};
 use crate::budget::Held;
@@ -9,13 +9,13 @@ use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::storage::Storage;
 
-/// Read, and unpacked, about so many bytes at a time.
+/// About how many bytes are read, or unpacked, at a time.
 const PIECE: usize = 128 << 10;
 
-/// How the file is wrapped, if it is, and whether a record's header stands at the beginning of what is in it.
+/// The wrapper of the file, if it has one, and whether its content begins with a valid record header.
 ///
-/// The length of a record can look like the beginning of a zlib stream, and rarely of a gzip stream; its checksum
-/// cannot, so it decides.
+/// The length of a record can look like the beginning of a zlib stream, and rarely of a gzip stream. A length with a
+/// right checksum is always taken as a record header.
 pub(super) fn wrapper(storage: &dyn Storage, cx: &Cx<'_>) -> Result<(Option<Wrapper>, bool)> {
     let mut head = [0; HEADER as usize];
     let head = &mut head[..HEADER.min(storage.len()) as usize];
@@ -34,7 +34,8 @@ pub(super) fn wrapper(storage: &dyn Storage, cx: &Cx<'_>) -> Result<(Option<Wrap
         Err(error) if error.is_from_outside() => return Err(error),
         Err(error) => (false, matches!(error.kind(), Kind::Truncated)),
     };
-    // Two bytes begin every zlib stream and too much else; a gzip stream is known by its first four.
+    // The first two bytes of a zlib stream also occur in many other files. The first four bytes of a gzip stream
+    // identify it.
     let wrapped = fits || wrapper == Wrapper::Gzip;
     Ok((wrapped.then_some(wrapper), begins_well))
 }
@@ -53,7 +54,7 @@ pub(super) struct UnpackedStream<'a> {
     end: usize,
     /// How many bytes were taken.
     taken: u64,
-    /// What `output` takes, as far as it holds one long record.
+    /// The memory of `output` in the budget. `output` grows to hold one long record.
     held: Held<'a>,
 }
 
@@ -78,25 +79,26 @@ impl<'a> UnpackedStream<'a> {
         self.inflater.consumed()
     }
 
-    /// Where the next byte is in the unpacked stream.
+    /// The offset of the next byte in the unpacked stream.
     pub(super) fn position(&self) -> u64 {
         self.taken
     }
 
-    /// At least `wanted` bytes, or as many as are left. The buffer grows by what is unpacked, not by what is wanted.
+    /// Returns at least `wanted` bytes, or as many as are left. The buffer grows with the unpacked bytes, not with
+    /// `wanted`.
     pub(super) fn fill(&mut self, wanted: u64) -> Result<&[u8]> {
         let wanted = bytes::in_memory("record", wanted)?;
         while self.end - self.begin < wanted && self.more()? {}
         Ok(&self.output[self.begin..self.end])
     }
 
-    /// Counts `bytes` bytes that were filled as taken.
+    /// Removes `bytes` bytes from the front of the buffer.
     pub(super) fn take(&mut self, bytes: usize) {
         self.begin += bytes;
         self.taken += bytes as u64;
     }
 
-    /// Unpacks some more. False at the end of the stream, which is also the end of the file.
+    /// Unpacks more bytes. Returns false at the end of the stream, which is also the end of the file.
     fn more(&mut self) -> Result<bool> {
         self.cx.check()?;
         if self.used == self.input.len() {
@@ -129,7 +131,7 @@ impl<'a> UnpackedStream<'a> {
         Ok(true)
     }
 
-    /// The length of the next record, none at the end of the stream. Nothing is taken.
+    /// The length of the next record. `None` at the end of the stream. Takes no bytes.
     pub(super) fn next_length(&mut self, checksums: bool, limit: u64) -> Result<Option<u64>> {
         let at = self.position();
         let head = self.fill(HEADER)?;
@@ -150,7 +152,7 @@ impl<'a> UnpackedStream<'a> {
     }
 }
 
-/// Takes the next record of that length, and calls `each` with the pieces of it and of all that is around it.
+/// Takes the next record, whose data has `length` bytes. Calls `each` with the pieces of the record and its framing.
 pub(super) fn take_record(
     stream: &mut UnpackedStream<'_>,
     length: u64,
@@ -170,12 +172,12 @@ pub(super) fn take_record(
     Ok(())
 }
 
-/// An error whose offset counts the unpacked bytes, and says so.
+/// Adds the hint that the offset of the error counts unpacked bytes.
 pub(super) fn unpacked(error: Error) -> Error {
     error.hint("the offset counts the bytes of the unpacked stream")
 }
 
-/// The stream ends inside the record at `at`.
+/// The error for a stream that ends inside the record at `at`.
 pub(super) fn cut(at: u64, length: u64, found: u64) -> Error {
     unpacked(
         Error::truncated("the unpacked stream ends inside a record")

@@ -1,5 +1,5 @@
-//! A compressed file, walked through. Spans are told in the bytes of the file: a record's are those that were unpacked to
-//! get at it, so that several records may share them.
+//! The walk through a compressed file. Spans count bytes of the compressed file. The span of a record holds the bytes
+//! that were unpacked to reach it. Records that were unpacked along with an earlier record have an empty span.
 
 use super::frame::{self, AROUND};
 use super::stream::{self, UnpackedStream};
@@ -17,21 +17,21 @@ pub(super) fn walk(
     let mut stream = UnpackedStream::new(walk.storage, wrapper, walk.cx);
     let mut pace = walk.cx.pace();
     visit(Span::Meta(0..packed.start))?;
-    let (mut told, mut record, mut records) = (packed.start, 0, 0u64);
+    let (mut covered, mut record, mut records) = (packed.start, 0, 0u64);
     loop {
         pace.step(64)?;
         let whole = match next(&mut stream, walk) {
             Ok(Some(whole)) => whole,
             Ok(None) => break,
-            // Neither what follows damage in the stream nor what follows a wrong length can be made out.
-            Err(error) => return visit(Span::Damage(told..size, walk.damage(error.for_record(record))?)),
+            // The walk cannot continue after damage in the stream, nor after a wrong length.
+            Err(error) => return visit(Span::Damage(covered..size, walk.damage(error.for_record(record))?)),
         };
-        let reached = stream.consumed().clamp(told, packed.end);
+        let reached = stream.consumed().clamp(covered, packed.end);
         match data(&mut stream, whole, walk) {
             Ok(content) => {
                 visit(Span::Records(SoundChunk {
-                    range: told..reached,
-                    record_bytes: reached - told,
+                    range: covered..reached,
+                    record_bytes: reached - covered,
                     first_record: record,
                     records: 1,
                     decoded_bytes: Some(whole - AROUND),
@@ -43,20 +43,20 @@ pub(super) fn walk(
             }
             Err(error) => {
                 let error: Error = stream::unpacked(error).for_record(record);
-                visit(Span::Damage(told..reached, walk.damage(error)?))?;
+                visit(Span::Damage(covered..reached, walk.damage(error)?))?;
             }
         }
         if !walk.is_headers_only() {
             stream.take(whole as usize);
         }
-        (told, record) = (reached, record + 1);
+        (covered, record) = (reached, record + 1);
     }
-    let rest = told..packed.end;
+    let rest = covered..packed.end;
     visit(if records > 0 { Span::Filler(rest) } else { Span::Meta(rest) })?;
     visit(Span::Meta(packed.end..size))
 }
 
-/// The bytes of a file of `size` bytes that hold records: all but what begins and ends a stream.
+/// The bytes of a file of `size` bytes that hold records: all except the header and the trailer of the stream.
 pub(super) fn packed(wrapper: Wrapper, size: u64) -> Range<u64> {
     let (head, tail) = match wrapper {
         Wrapper::Gzip => (10, 8),
@@ -66,8 +66,8 @@ pub(super) fn packed(wrapper: Wrapper, size: u64) -> Range<u64> {
     begin..size.saturating_sub(tail).max(begin)
 }
 
-/// The size of the next record and all that is around it; none at the end. The record is filled, or where only headers are
-/// looked at, taken.
+/// The size of the next record with its framing. `None` at the end. If the walk reads only headers, the record is taken
+/// from the stream. Otherwise it stays in the buffer of the stream.
 fn next(stream: &mut UnpackedStream<'_>, walk: &Walk<'_>) -> Result<Option<u64>> {
     let limit = walk.options.limits.decoded_chunk_bytes;
     let Some(length) = stream.next_length(walk.options.checksums, limit)? else { return Ok(None) };
@@ -79,7 +79,7 @@ fn next(stream: &mut UnpackedStream<'_>, walk: &Walk<'_>) -> Result<Option<u64>>
     if found < whole { Err(stream::cut(at, length, found)) } else { Ok(Some(whole)) }
 }
 
-/// The data of the record that was just filled, if it is wanted.
+/// Verifies the record that [`next`] left in the buffer. Returns its data if the walk wants content.
 fn data<'a>(
     stream: &'a mut UnpackedStream<'_>,
     whole: u64,

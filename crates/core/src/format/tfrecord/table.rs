@@ -1,4 +1,4 @@
-//! Where the records of a file are: 8 bytes each. A record ends where the next one begins.
+//! The table of a file: one offset of 8 bytes per record. A record ends where the next one begins.
 
 use super::frame::{self, AROUND, HEADER};
 use super::stream::{self, UnpackedStream};
@@ -13,7 +13,7 @@ use crate::storage::spool::Part;
 use crate::storage::{Storage, window::Window};
 use std::ops::Range;
 
-/// Headers that are looked at before a side index is believed.
+/// How many headers are checked before a side index is trusted.
 const SAMPLES: u64 = 16;
 
 /// The records of one file.
@@ -52,7 +52,7 @@ impl Records {
         Ok(Records { offsets, end: size, file_size: size, checksums: options.checksums, spool: None })
     }
 
-    /// Unpacks the file, and finds the records as they come by.
+    /// Unpacks the file into a spool, and finds the records on the way.
     fn spool(storage: &dyn Storage, wrapper: Wrapper, options: &ReadOptions, cx: &Cx<'_>) -> Result<Self> {
         let mut part = cx.budget.files().spool.begin();
         let mut stream = UnpackedStream::new(storage, wrapper, cx);
@@ -72,7 +72,7 @@ impl Records {
         Ok(Records { offsets, end, file_size: storage.len(), checksums: options.checksums, spool })
     }
 
-    /// Takes the offsets from a side index, after a look at some of the headers.
+    /// Takes the offsets from a side index, after a check of some headers. `None` if the index does not fit the file.
     pub(super) fn open_indexed(
         storage: &dyn Storage,
         index: &[u8],
@@ -81,7 +81,7 @@ impl Records {
     ) -> Result<Option<Self>> {
         let (mut offsets, end) = (Vec::new(), storage.len());
         let read = side_index::read(index, "tfrecord", end, AROUND, |offset, _| {
-            // Where there is no memory the index is of no use; without it, the error is raised.
+            // If memory is missing, ignore the index. Opening without it then reports the error.
             bytes::push("table of records", &mut offsets, offset).ok()
         });
         if read.is_none() {
@@ -100,13 +100,13 @@ impl Records {
         Ok(Some(table))
     }
 
-    /// A record and all that is around it.
+    /// The range of a record with its framing.
     fn range(&self, record: u64) -> Range<u64> {
         let at = record as usize;
         self.offsets[at]..self.offsets.get(at + 1).copied().unwrap_or(self.end)
     }
 
-    /// Calls `act` with a record and all that is around it: `stored`, or what the spool has.
+    /// Calls `act` with a record and its framing: `stored`, or the bytes in the spool if the file is compressed.
     fn with_stored<T>(
         &self,
         record: u64,
@@ -139,7 +139,7 @@ impl Table for Records {
     }
 
     fn locate(&self, record: u64) -> Result<(Chunk, u64)> {
-        // What is in the spool is not fetched from the file.
+        // A record in the spool needs no bytes from the file.
         let stored = if self.spool.is_some() { 0..0 } else { self.range(record) };
         Ok((Chunk { index: record, stored, first_record: record, records: 1 }, 0))
     }
@@ -153,11 +153,11 @@ impl Table for Records {
     fn way(&self, record: u64) -> Result<Way> {
         let range = self.range(record);
         let (begin, end) = (range.start + HEADER, range.end - (AROUND - HEADER));
-        // The checksum behind the data is not part of this range, so this is for those who do not want it checked.
+        // This range does not include the checksum after the data, so it is only used if checksums are off.
         if !self.checksums && self.spool.is_none() {
             return Ok(Way::Plain(begin..end));
         }
-        // What is in the spool is not fetched from the file.
+        // A record in the spool needs no bytes from the file.
         let stored = if self.spool.is_some() { 0..0 } else { range };
         Ok(Way::Alone { stored, size: bytes::in_memory("record", end - begin)? })
     }
@@ -204,7 +204,7 @@ impl Table for Records {
     }
 
     fn index_bytes(&self) -> Option<Vec<u8>> {
-        // An index of a compressed file would save nothing: it has to be unpacked all the same.
+        // An index of a compressed file would save nothing: the file must be unpacked anyway.
         let entries = || self.offsets.iter().map(|&offset| (offset, None));
         self.spool.is_none().then(|| side_index::write("tfrecord", self.end, 0, entries()))
     }

@@ -1,4 +1,4 @@
-//! Whole files: TensorFlow's own, round trips, and files made to break a reader.
+//! Tests with whole files: files written by TensorFlow, round trips, and files crafted to break a reader.
 
 use super::TFRECORD;
 use crate::codec::gzip::{self, Wrapper};
@@ -113,7 +113,7 @@ fn damage_is_a_named_error_at_its_place_and_costs_one_record() {
     }
 }
 
-/// A header with a right checksum, whatever it claims.
+/// A record header with a right checksum, for any length.
 fn header(length: u64) -> Vec<u8> {
     let length = length.to_le_bytes();
     [&length[..], &crc32c::masked(&length).to_le_bytes()].concat()
@@ -187,7 +187,7 @@ fn a_record_of_a_compressed_file_over_the_limit_is_refused() {
 
 #[test]
 fn false_headers_cost_no_more_than_a_few_passes() {
-    // Each header claims all that follows it, so that hashing what each claims would read the file 20,000 times.
+    // Each header claims all bytes after it. Hashing every claim would read the file 20,000 times.
     let (headers, mut file) = (20_000u64, vec![0; 5]);
     for i in 0..headers {
         file.extend(header((headers - i - 1) * 12 - 4 * u64::from(i + 1 < headers)));
@@ -305,7 +305,8 @@ proptest! {
         file[at] ^= 1 << bit;
         for found in [read(&file), scan(&file)] {
             match found {
-                // Deflate has bits that mean nothing (up to the next whole byte), and a gzip header whole fields.
+                // Deflate has bits without meaning (up to the next whole byte). A gzip header has whole fields without
+                // meaning.
                 Ok(found) => prop_assert_eq!(&found, &written),
                 Err(error) => prop_assert!(error.offset().is_some(), "{}", error),
             }

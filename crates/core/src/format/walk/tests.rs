@@ -1,4 +1,5 @@
-//! What holds for the walk of every format, whatever the file: spans tile it, the sums add up, damage has its place.
+//! Properties of the walk of every format, for any file: the spans tile the file, the sums add up, and every damage has
+//! an offset.
 
 use super::*;
 use crate::Limits;
@@ -19,7 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 struct Way {
     format: &'static str,
     options: WriteOptions,
-    /// Whether records are part of one stream, so that offsets count its bytes and cuts cost all that follows.
+    /// Whether the records are in one compressed stream. Offsets then count the bytes of that stream, and a cut loses
+    /// all records after it.
     is_stream: bool,
 }
 
@@ -56,7 +58,7 @@ fn numbered(count: u8) -> Vec<Vec<u8>> {
     (0..count).map(|i| vec![b'a' + i % 26; usize::from(i) * 7 % 23]).collect()
 }
 
-/// What `verify` says, after the sums were checked.
+/// The report of `verify`, after a check of its sums.
 fn report(format: &str, file: &[u8]) -> Report {
     let (memory, options) = (Memory::new("test", file), ReadOptions::default());
     let cx = for_tests(Limits::default());
@@ -69,7 +71,7 @@ fn report(format: &str, file: &[u8]) -> Report {
     report
 }
 
-/// The sound chunks of a file, as number of the first record and records, and the damage between them.
+/// The sound chunks of a file (number of the first record, and the records), and the damage between them.
 #[derive(Debug, Default)]
 struct Walked {
     sound: Vec<(u64, Vec<Vec<u8>>)>,
@@ -121,7 +123,7 @@ fn scanned(format: &str, file: &[u8]) -> Result<Vec<Vec<u8>>> {
     .map(|()| rows)
 }
 
-/// What must be true of any file of any kind.
+/// Checks what must be true for any file.
 fn check_any(way: &Way, file: &[u8]) {
     let (report, walked) = (report(way.format, file), salvage(way.format, file));
     assert_eq!(report.records[0], walked.rows().len() as u64, "verify counts what can be salvaged");
@@ -151,7 +153,7 @@ fn check_any(way: &Way, file: &[u8]) {
             }
         }
         (Err(opened), Err(counted)) => assert_eq!(opened.to_string(), counted.to_string()),
-        // Opening looks at the last sample of an FFRecord file.
+        // Opening an FFRecord file also verifies its last sample.
         (Err(opened), Ok(_)) => assert!(way.format == "ffrecord" && matches!(opened.kind(), Kind::Checksum)),
         (Ok(_), Err(counted)) => panic!("opened, but not counted: {counted}"),
     }
@@ -172,8 +174,8 @@ fn whole_files_add_up_and_every_consumer_sees_the_same_records() {
     }
 }
 
-/// Every byte of a small file. Of ArrayRecord, whose smallest has 128 KiB, the bytes where most of the structure is, and
-/// some of the others.
+/// Every byte of a small file. The smallest ArrayRecord file has 128 KiB. Of larger files, the bytes that hold most of
+/// the structure, and a sample of the others.
 fn places(size: usize) -> Vec<usize> {
     let near = |at: usize, from: usize, length: usize| (from..from + length).contains(&at);
     let end = size.saturating_sub(65_536);
@@ -198,9 +200,9 @@ fn a_flip_names_the_first_record_that_it_costs() {
             file[at] ^= 1 << (at % 8);
             let walked = salvage(way.format, &file);
             let rows = walked.rows();
-            // Rows keep their order, so the first that differs is the first that is lost.
+            // Rows keep their order, so the first row that differs is the first lost record.
             let first = (0..records.len()).find(|&i| rows.get(i) != Some(&records[i]));
-            // Without the number of samples, nothing is known of any of them.
+            // Without the number of samples, no sample can be found.
             let is_count = way.format == "ffrecord" && (4..12).contains(&at);
             if let Some(first) = first.filter(|_| !is_count) {
                 let named: Vec<_> = walked.damage.iter().filter_map(|(_, error)| error.record()).collect();
@@ -217,7 +219,7 @@ fn a_cut_anywhere_leaves_the_records_before_it() {
     for way in ways().into_iter().filter(|way| !way.is_stream) {
         let records = numbered(7);
         let file = write(&way, &records);
-        // Where each chunk of records ends, and how many records there are up to there.
+        // For each chunk of records: where it ends, and the number of records up to there.
         let (mut ends, mut count) = (Vec::new(), 0);
         let (memory, options, cx) =
             (Memory::new("test", &file), ReadOptions::default(), for_tests(Limits::default()));
@@ -233,7 +235,7 @@ fn a_cut_anywhere_leaves_the_records_before_it() {
         for cut in places(file.len()) {
             let expected =
                 ends.iter().rev().find(|(end, _)| *end <= cut as u64).map_or(0, |(_, count)| *count);
-            // Samples behind a cut table are nowhere to be found, and an empty last sample cannot be missed.
+            // Samples after a cut table cannot be found. A cut cannot remove an empty last sample.
             let found = report(way.format, &file[..cut]).records[0];
             let is_cut_table = way.format == "ffrecord" && cut < 12 + 12 * records.len();
             assert_eq!(found, if is_cut_table { 0 } else { expected }, "{way:?} cut at {cut}");
@@ -281,7 +283,7 @@ proptest! {
     }
 }
 
-/// Counts what is read of it.
+/// Counts the reads and the bytes read.
 struct Counted {
     bytes: Vec<u8>,
     read: AtomicU64,
@@ -303,7 +305,7 @@ impl Storage for Counted {
     }
 }
 
-/// Files made to be slow to search: what they begin with is repeated to `size` bytes.
+/// Files of `size` bytes that are slow to search. Most of them repeat a short pattern.
 fn garbage(size: usize) -> Vec<(&'static str, Vec<u8>)> {
     let repeated = |part: &[u8]| part.iter().copied().cycle().take(size).collect::<Vec<u8>>();
     let chunk = |payload: u32| {
@@ -349,7 +351,7 @@ fn searching_garbage_reads_it_a_few_times_at_most() {
 }
 
 #[test]
-fn a_walk_asks_often_whether_to_go_on_and_stops_when_told() {
+fn a_walk_checks_often_for_interruption_and_stops() {
     let size = 2 << 20;
     let small = vec![vec![1; 30]; 30_000];
     let mut files = garbage(size);
@@ -374,7 +376,7 @@ fn a_walk_asks_often_whether_to_go_on_and_stops_when_told() {
                 let verified = verify(&memory, Some(format), &parts, &options, &cx, &mut |_| Ok(()));
                 match verified {
                     Err(error) => assert_eq!(error.what(), "told to stop", "{kind} as {format}"),
-                    // Some files are known to be no such file after a look at a few bytes.
+                    // For some files, the first few bytes show that they are not in this format.
                     Ok(report) => {
                         assert!(asked.get() <= most && report.problem_count <= 1, "{kind} as {format}")
                     }
@@ -385,7 +387,7 @@ fn a_walk_asks_often_whether_to_go_on_and_stops_when_told() {
 }
 
 #[test]
-fn a_chunk_behind_a_search_is_marked() {
+fn a_chunk_after_a_search_is_marked() {
     for way in
         ways().into_iter().filter(|way| ["tfrecord", "recordio"].contains(&way.format) && !way.is_stream)
     {

@@ -1,4 +1,4 @@
-//! Footers, postscripts and chunks that are whole, with good hashes, and do not tell the truth.
+//! Footers, postscripts and chunks with right hashes and wrong content.
 
 use super::super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
 use super::*;
@@ -22,7 +22,7 @@ fn encode(records: &[Vec<u8>], compression: Compression, transpose: Option<u64>)
     Encoding { group_size: u64::MAX, compression, transpose }.encode(group, &Spare::default()).unwrap()
 }
 
-/// Writes records as one stored chunk; there is one also for no records.
+/// Writes records as one uncompressed chunk, even if there are no records.
 fn put(out: &mut dyn Output, records: &[Vec<u8>]) -> u64 {
     let encoded = match records {
         [] => encode_parts(&[], Vec::new(), 0, &STORED).unwrap(),
@@ -31,7 +31,7 @@ fn put(out: &mut dyn Output, records: &[Vec<u8>]) -> u64 {
     writer::write_encoded(out, &encoded.head, &encoded.body).unwrap()
 }
 
-/// A file of three chunks of two records, and what its footer and postscript say.
+/// A file of three chunks with two records each, and the content of its footer and postscript.
 struct File {
     entries: Vec<FooterEntry>,
     metadata: Metadata,
@@ -217,7 +217,7 @@ fn lies_that_only_a_chunk_can_tell_are_found_when_it_is_read() {
     ));
     assert!(!walk(&ARRAY_RECORD, &bytes).damage.is_empty());
 
-    // Decoded sizes are not needed for groups, but a walk compares them.
+    // Reading groups does not need the decoded sizes, but a walk checks them.
     let mut file = File::default();
     file.entries[1].decoded = Some(27);
     let bytes = file.bytes();
@@ -255,7 +255,7 @@ fn a_wrong_size_of_a_single_record_is_an_error_not_an_allocation() {
         writer::pad_to_block(&mut out).unwrap();
         let file = out.into_inner();
         let found = read(&ARRAY_RECORD, &file, &ReadOptions::default());
-        // The one value that means nothing was said.
+        // `u64::MAX` stands for an unknown size.
         let unknown = decoded.is_none() || decoded == Some(u64::MAX);
         assert_eq!(found.is_ok(), unknown, "{decoded:?}: {found:?}");
     }
@@ -267,7 +267,7 @@ fn transposed_chunks_that_run_in_circles_are_refused() {
     let data = [0, 8, 0, 0, 2, 0, 0, 3, 2, 0];
     let error = transpose_decode::decode(&data, 64, 0, 0, &for_tests(Limits::default())).unwrap_err();
     assert!(error.to_string().contains("circle"), "{error}");
-    // One state that starts a record, for ever.
+    // One state that starts a record again and again.
     let data = [0, 6, 0, 0, 1, 3, 0, 0, 3, 3, 3, 3];
     let error = transpose_decode::decode(&data, 64, 5, 0, &for_tests(Limits::default())).unwrap_err();
     assert!(error.to_string().contains("too many records"), "{error}");
@@ -283,7 +283,7 @@ proptest! {
     ) {
         let limits = Limits { decoded_chunk_bytes: 1 << 20, ..Limits::default() };
         let _ = transpose_decode::decode(&data, 64, records, decoded, &for_tests(limits));
-        // A good chunk with one bad byte gets further.
+        // A valid chunk with one wrong byte gets further into the decoder.
         let records = messages(seed as u64 + 1);
         let encoded = encode(&records, STORED, Some(256));
         let mut data = [&encoded.head[CHUNK_HEADER as usize..], &encoded.body].concat();

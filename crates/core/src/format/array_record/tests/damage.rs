@@ -1,4 +1,5 @@
-//! One damaged byte, anywhere: never wrong data, never unseen, never more than one chunk lost.
+//! One damaged byte anywhere in a file: a reader returns no wrong data, a walk reports the damage, and at most one
+//! chunk is lost.
 
 use super::*;
 use crate::error::Kind;
@@ -16,7 +17,7 @@ fn files() -> Vec<(WriteOptions, Vec<Vec<u8>>)> {
     ]
 }
 
-/// All bytes but the zeros of padding, and a sample of those.
+/// All bytes except the zeros of padding, and a sample of those zeros.
 fn places(file: &[u8]) -> impl Iterator<Item = usize> {
     (0..file.len()).filter(|&at| {
         let nearby = &file[at.saturating_sub(40)..file.len().min(at + 40)];
@@ -111,7 +112,7 @@ fn a_plain_walk_finds_the_way_by_block_headers() {
         file[table.locate(record).unwrap().0.stored.start as usize + 30] ^= 1;
         let walked = walk(&RIEGELI, &file);
         assert_eq!(walked.damage.len(), 1);
-        // At most the chunks that begin in one block are lost; footer and postscript count as records here.
+        // At most the chunks that begin in one block are lost. Footer and postscript count as records here.
         assert!(walked.records >= 20 - 3 + 21 + 3, "{record}: {}", walked.records);
         let walked = walk(&ARRAY_RECORD, &file);
         assert_eq!((walked.records, walked.damage.len()), (19, 1), "the footer knows better");

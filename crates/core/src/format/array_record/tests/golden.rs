@@ -1,4 +1,4 @@
-//! Files made by the original, and files made to mislead a reader.
+//! Files written by the original library, and files crafted to mislead a reader.
 
 use super::*;
 use crate::error::Kind;
@@ -13,7 +13,7 @@ fn golden(name: &str) -> Vec<u8> {
     std::fs::read(folder().join(format!("{name}.array_record"))).unwrap()
 }
 
-/// The keywords that an options string in a footer stands for.
+/// The write options that an options string in a footer describes.
 fn keywords(text: &str) -> WriteOptions {
     let mut options = WriteOptions::default();
     for option in text.split(',') {

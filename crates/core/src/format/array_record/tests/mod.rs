@@ -1,4 +1,4 @@
-//! Files written and read, golden files, and files that lie.
+//! Round trips, golden files, damaged files, and crafted files with wrong content.
 
 mod crafted;
 mod damage;
@@ -26,7 +26,7 @@ fn open(format: &Format, file: &[u8], options: &ReadOptions) -> Result<Box<dyn T
     (format.open)(&Memory::new("test", file), options, &for_tests(options.limits))
 }
 
-/// Every record, in the way that the table offers for it.
+/// Reads every record in the way that the table returns for it.
 fn read_table(table: &dyn Table, file: &[u8], limits: Limits) -> Vec<Result<Vec<u8>>> {
     let mut kept: Option<(u64, Decoded)> = None;
     let mut read = |record| {
@@ -57,7 +57,7 @@ fn read(format: &Format, file: &[u8], options: &ReadOptions) -> Result<Vec<Vec<u
     read_table(&*table, file, options.limits).into_iter().collect()
 }
 
-/// What a walk found: records, and what was wrong.
+/// What a walk found: records, unused bytes and damage.
 struct Walked {
     records: u64,
     unused: u64,
@@ -89,7 +89,7 @@ fn counter(n: usize) -> Vec<Vec<u8>> {
     (0..n).map(|i| format!("record-{i:06}").into_bytes()).collect()
 }
 
-/// Canonical messages with all kinds of field, and now and then something that is no message.
+/// Canonical messages with all kinds of fields, and a few records that are not messages.
 fn messages(n: u64) -> Vec<Vec<u8>> {
     let mut state = 7u64;
     let mut below = |n: u64| {

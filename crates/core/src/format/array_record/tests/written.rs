@@ -1,4 +1,4 @@
-//! What is written is read, whatever the options.
+//! Round trips with all options: the records that are read equal those that were written.
 
 use super::*;
 use crate::error::Kind;
@@ -19,7 +19,7 @@ fn check(options: &WriteOptions, records: &[Vec<u8>]) {
     let walked = walk(&ARRAY_RECORD, &file);
     assert_eq!((walked.records, walked.unused), (records.len() as u64, 0));
     assert!(walked.damage.is_empty(), "{options:?}: {:?}", walked.damage);
-    // The plain container sees the format's own records, too.
+    // The plain container also returns the records of the footer and the postscript.
     let plain = read(&RIEGELI, &file, &ReadOptions::default()).unwrap();
     assert!(plain[..records.len()] == *records && plain.len() > records.len() + 3);
 }

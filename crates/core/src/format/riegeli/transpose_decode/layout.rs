@@ -1,4 +1,4 @@
-//! The front of the header: how the bytes behind it are cut into buckets, and those into buffers.
+//! The front of the header: how the bytes after it are divided into buckets, and those into buffers.
 
 use super::super::simple::declared;
 use crate::budget::Held;
@@ -8,8 +8,8 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 
-/// Where the lengths stand in the header. They are read when they are needed; a list of them would be many times as
-/// large as they are.
+/// Where the lengths are in the header. They are read when they are needed. A list of them would be many times larger
+/// than their stored form.
 pub struct Layout<'a> {
     buckets: u32,
     bucket_lengths: Cursor<'a>,
@@ -17,15 +17,15 @@ pub struct Layout<'a> {
     buffer_lengths: Cursor<'a>,
 }
 
-/// All buckets behind each other, unpacked.
+/// All buckets, unpacked, one after the other.
 pub struct Buckets<'a> {
     bytes: Cow<'a, [u8]>,
-    /// Where each of them ends that is not empty.
+    /// Where each bucket ends that is not empty.
     ends: Vec<usize>,
 }
 
 impl<'a> Layout<'a> {
-    /// Goes past the lengths.
+    /// Reads the counts and skips the lengths.
     pub fn read(header: &mut Cursor<'a>, cx: &Cx<'_>) -> Result<Self> {
         let (buckets, buffers) = (header.varint32()?, header.varint32()?);
         if buckets == 0 && buffers != 0 {
@@ -35,7 +35,7 @@ impl<'a> Layout<'a> {
         Ok(Layout { buckets, bucket_lengths, buffers, buffer_lengths: skip(header, buffers, cx)? })
     }
 
-    /// Unpacks the buckets, which may have `most` bytes all together.
+    /// Unpacks the buckets. Together they may have at most `most` bytes.
     pub fn unpack<'d>(
         &self,
         codec: Codec,
@@ -53,7 +53,7 @@ impl<'a> Layout<'a> {
             return Ok(Buckets { bytes, ends });
         }
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-        // As much at once as is likely; what is declared beyond that takes memory as it arrives.
+        // Reserve the likely size at once. Memory for a larger declared size grows with the data that arrives.
         let likely = total.min(stored.saturating_mul(8).max(1 << 20));
         held.grow(likely)?;
         bytes::reserve_bytes("buckets of a chunk", &mut bytes, likely)?;
@@ -65,7 +65,7 @@ impl<'a> Layout<'a> {
         Ok(Buckets { bytes: Cow::Owned(bytes), ends })
     }
 
-    /// What the buckets declare all together, and what is stored of them.
+    /// The declared size and the stored size of all buckets together.
     fn sizes(
         &self,
         codec: Codec,
@@ -98,7 +98,7 @@ impl<'a> Layout<'a> {
         held: &mut Held<'_>,
         cx: &Cx<'_>,
     ) -> Result<Vec<&'b [u8]>> {
-        // No more than the header has bytes: their lengths were all there.
+        // There are at most as many buffers as the header has bytes, because `read` has read all their lengths.
         held.grow(u64::from(self.buffers) * size_of::<&[u8]>() as u64)?;
         let mut buffers = bytes::list("buffers of a chunk", self.buffers.into())?;
         let mut rest = buckets.iter();
@@ -127,14 +127,14 @@ impl<'a> Layout<'a> {
 }
 
 impl Buckets<'_> {
-    /// Those that are not empty.
+    /// The buckets that are not empty.
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins.zip(&self.ends).map(|(begin, &end)| &self.bytes[begin..end])
     }
 }
 
-/// Adds a bucket to the list, unless it is empty: there can be many of those in few bytes.
+/// Adds a bucket to the list, unless it is empty. A few stored bytes can declare many empty buckets.
 fn push_end(ends: &mut Vec<usize>, size: u64) -> Result<()> {
     if size == 0 {
         return Ok(());
@@ -143,7 +143,7 @@ fn push_end(ends: &mut Vec<usize>, size: u64) -> Result<()> {
     bytes::push("buckets of a chunk", ends, bytes::in_memory("buckets of a chunk", begin + size)?)
 }
 
-/// Goes past `count` lengths; returns where they begin.
+/// Skips `count` lengths. Returns a cursor at the first of them.
 fn skip<'a>(header: &mut Cursor<'a>, count: u32, cx: &Cx<'_>) -> Result<Cursor<'a>> {
     let begin = header.clone();
     check_count(header, count.into())?;
@@ -169,7 +169,7 @@ fn each_length(
     Ok(())
 }
 
-/// Every entry takes a byte at least, so that a count is bounded by what is there.
+/// Checks a count against the bytes that are left. Every entry takes at least one byte.
 pub fn check_count(header: &Cursor<'_>, count: u64) -> Result<()> {
     let left = header.rest().len();
     if count > left as u64 {

@@ -18,9 +18,9 @@ pub enum Action {
     Tag,
     /// A tag and a byte that the state itself holds.
     Inline(u8),
-    /// A tag and a varint of so many bytes.
+    /// A tag and a varint of this many bytes.
     Varint(u8),
-    /// A tag and so many bytes.
+    /// A tag and this many bytes.
     Fixed(u8),
     String,
 }
@@ -37,7 +37,7 @@ pub struct State {
     pub tag: u32,
     pub buffer: u32,
     pub base: u32,
-    /// The one state that can follow needs no transition.
+    /// Only one state can follow, so no transition is stored for it.
     pub implicit: bool,
 }
 
@@ -50,7 +50,7 @@ impl Machine {
     pub fn read(header: &mut Cursor<'_>, buffers: usize, held: &mut Held<'_>, cx: &Cx<'_>) -> Result<Self> {
         let count = header.varint32()?;
         check_count(header, u64::from(count) * 2)?;
-        // The states, and for each the walk that visited it.
+        // Each state, and the number of the walk that visited it in `has_implicit_cycle`.
         held.grow(u64::from(count) * (size_of::<State>() + size_of::<u32>()) as u64)?;
         let mut states: Vec<State> = bytes::list("states of a chunk", count.into())?;
         let mut pace = cx.pace();
@@ -90,9 +90,9 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Whether some states lead to each other for ever without any transition.
+    /// Whether some states lead to each other in an endless cycle without any transition.
     fn has_implicit_cycle(&self, cx: &Cx<'_>) -> Result<bool> {
-        // For each state, the walk that visited it; 0 for none.
+        // For each state, the number of the walk that visited it. 0 if none did.
         let mut visited: Vec<u32> = bytes::list("states of a chunk", self.states.len() as u64)?;
         visited.resize(self.states.len(), 0);
         let mut pace = cx.pace();
@@ -112,7 +112,7 @@ impl Machine {
     }
 }
 
-/// What a tag in the header means, and the tag to write. Varints have their subtype in the header, too.
+/// The action of a tag in the header, and the tag to write. For varints, the header also holds a subtype.
 fn action(header: &mut Cursor<'_>, tag: u32) -> Result<(Action, u32)> {
     let action = match (tag, tag & 7) {
         (0, _) => Action::Nothing,

@@ -1,21 +1,22 @@
-//! Output that grows from its end to its beginning.
+//! An output buffer that is filled from its end to its beginning.
 
 use crate::budget::Held;
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 
-/// Up to here memory is taken for the declared size.
+/// Memory for a declared size up to this is allocated at once.
 const AT_ONCE: u64 = 4 << 20;
-/// Beyond that, for so many times the stored bytes; then it grows with what is made.
+/// For a larger declared size, memory for this many times the stored bytes is allocated at once. It then grows with the
+/// output.
 const EXPECTED_RATIO: u64 = 4;
 
 /// Bytes that are written from the last to the first.
 pub struct Backward<'a> {
-    /// What is made is at its end, from `head` on.
+    /// The produced bytes are at its end, from `head` on.
     bytes: Vec<u8>,
     head: usize,
-    /// How many bytes there will be.
+    /// How many bytes there are in the end.
     size: usize,
     held: Held<'a>,
     at: u64,
@@ -23,7 +24,7 @@ pub struct Backward<'a> {
 }
 
 impl<'a> Backward<'a> {
-    /// Of `size` bytes in the end, for a chunk of `stored` bytes at `at`.
+    /// An output of `size` bytes in the end, for a chunk of `stored` bytes at `at`.
     pub fn new(size: u64, stored: u64, at: u64, cx: &'a Cx<'a>) -> Result<Self> {
         let first = size.min(stored.saturating_mul(EXPECTED_RATIO).max(AT_ONCE));
         let held = cx.budget.hold(first)?;
@@ -31,7 +32,7 @@ impl<'a> Backward<'a> {
         Ok(Backward { head: bytes.len(), bytes, size: bytes::in_memory("chunk", size)?, held, at, cx })
     }
 
-    /// How many bytes were made.
+    /// How many bytes were produced.
     pub fn made(&self) -> usize {
         self.bytes.len() - self.head
     }

@@ -1,4 +1,4 @@
-//! The machine at work.
+//! Executes the state machine.
 
 use super::machine::{Action, Machine, State};
 use super::output::Backward;
@@ -11,27 +11,26 @@ use crate::format::Decoded;
 
 /// Steps that every chunk may take.
 const FREE_STEPS: u64 = 1 << 16;
-/// Steps for every byte that is stored, for every byte that was made and for every record that was begun. The layout of an
-/// encoder is a tree of states in which frequent ones are near the root; even a hostile distribution of fields stays far
-/// below this.
+/// Further steps for every stored byte, every produced byte and every started record. Encoders arrange the states in a
+/// tree with the frequent ones near the root. Even a hostile distribution of fields stays far below this.
 const STEPS_PER_BYTE: u64 = 32;
-/// Submessages inside each other, before any byte is made or stored for them. Encoders stop at about 100.
+/// How deep submessages may be nested before stored or produced bytes allow more. Encoders stop at about 100.
 const FREE_DEPTH: usize = 1 << 10;
 
-/// The machine and what it has made so far.
+/// A run of the state machine, with its output so far.
 pub struct TransposedRun<'a> {
     out: Backward<'a>,
-    /// How many bytes were made when each record started, from the last to the first.
+    /// For each record, from the last to the first: how many bytes were produced when it started.
     starts: Vec<usize>,
-    /// Submessages whose end is written: how many bytes were made by then, and the tag.
+    /// Submessages whose end is written and whose start is not: how many bytes were produced at the end, and the tag.
     open: Vec<(usize, u32)>,
-    /// What is not yet taken of each buffer.
+    /// The part of each buffer that is not yet taken.
     buffers: Vec<&'a [u8]>,
     records: u64,
     stored: u64,
     at: u64,
     cx: &'a Cx<'a>,
-    /// What `starts` takes.
+    /// The memory of `starts` in the budget.
     _held: Held<'a>,
 }
 
@@ -90,7 +89,7 @@ impl<'a> TransposedRun<'a> {
         }
     }
 
-    /// How many steps may have been taken by now.
+    /// How many steps are allowed so far.
     fn allowed_steps(&self) -> u64 {
         let work = self.stored.saturating_add((self.out.made() + self.starts.len()) as u64);
         work.saturating_mul(STEPS_PER_BYTE).saturating_add(FREE_STEPS)
@@ -149,8 +148,8 @@ impl<'a> TransposedRun<'a> {
     }
 
     fn end_submessage(&mut self, tag: u32) -> Result<()> {
-        // The start of each that is open still takes two bytes at least. What is only declared allows no more than what
-        // is there.
+        // The start of each open submessage still takes at least two bytes. A declared size alone must not allow more
+        // submessages than there are stored and produced bytes.
         let there = self.out.made().saturating_add(usize::try_from(self.stored).unwrap_or(usize::MAX));
         if self.open.len() > (self.out.left() / 2).min(there.saturating_add(FREE_DEPTH)) {
             return Err(Error::format("transposed chunk opens too many submessages").at(self.at));
@@ -182,7 +181,7 @@ impl<'a> TransposedRun<'a> {
         bytes::push("records of a chunk", &mut self.starts, self.out.made())
     }
 
-    /// The records, once all transitions are taken.
+    /// The records, after all transitions were taken.
     pub fn finish(mut self) -> Result<Decoded> {
         let wrong = |what: &'static str| Err(Error::format(what).at(self.at));
         if !self.open.is_empty() {
@@ -195,7 +194,7 @@ impl<'a> TransposedRun<'a> {
         if self.starts.last().is_some_and(|&start| start != bytes.len()) {
             return wrong("transposed chunk holds less than it declares");
         }
-        // Where a record starts, the one before it ends; the last one ends where all bytes do.
+        // A record ends where the next one starts. The last record ends where all bytes end.
         if let Some(first) = self.starts.pop() {
             self.starts.insert(0, bytes.len() - first);
         }

@@ -1,7 +1,7 @@
-//! The choices among states, one byte each.
+//! Transitions: the choices among states, one byte each.
 //!
-//! They can be many more than the bytes of the records and still take few stored bytes, so they are unpacked in pieces:
-//! a machine that makes nothing of them is stopped before there are many.
+//! There can be many more transitions than bytes in the records, and they can still take few stored bytes. So they are
+//! unpacked in pieces. A machine that produces nothing from them is stopped before many are unpacked.
 
 use super::super::simple::{declared, unpack};
 use crate::budget::Held;
@@ -12,11 +12,12 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use std::borrow::Cow;
 
-/// So many are unpacked at once, which is faster than in pieces.
+/// Up to this many transitions are unpacked at once, which is faster than in pieces.
 const AT_ONCE: u64 = 1 << 20;
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
-/// What is unpacked whole because it cannot be had in pieces: zstd data with a large window, which nobody needs for this.
+/// The limit for data that cannot be unpacked in pieces: snappy, and zstd with a large window, which transitions do not
+/// need. It is this many bytes, plus `WHOLE_RATIO` times the stored bytes of the chunk.
 const WHOLE: u64 = 64 << 20;
 const WHOLE_RATIO: u64 = 64;
 
@@ -62,7 +63,7 @@ impl<'a> Transitions<'a> {
         Ok(Transitions { ready, taken: 0, more: None })
     }
 
-    /// The next one; none after the last.
+    /// The next transition. `None` after the last one.
     #[inline]
     pub fn next(&mut self) -> Result<Option<u8>> {
         if self.taken == self.ready.len() && !self.fill()? {
@@ -72,7 +73,7 @@ impl<'a> Transitions<'a> {
         Ok(self.ready.get(self.taken - 1).copied())
     }
 
-    /// Unpacks some more. False at the end.
+    /// Unpacks more transitions. Returns false at the end.
     fn fill(&mut self) -> Result<bool> {
         let Some(more) = &mut self.more else { return Ok(false) };
         let wrong = |what: &'static str| Error::format(what).at(more.at);
