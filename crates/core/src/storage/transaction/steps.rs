@@ -176,7 +176,7 @@ impl Transaction<'_> {
 
     /// Deletes files that are no longer needed, then the rest of the journal.
     fn delete<'a>(&self, members: impl IntoIterator<Item = &'a Member>) -> Result<()> {
-        // Until the end of the journal is on disk, the files may be needed.
+        // Until the end of the transaction is on disk, the files may be needed.
         self.sync()?;
         let mut first = None;
         let leftovers = journal::path_of_leftovers(self.path);
