@@ -1,4 +1,4 @@
-//! The only arithmetic on numbers that come from a file.
+//! All arithmetic on numbers that come from a file.
 //!
 //! Lengths and offsets in a file are untrusted claims. A [`Cursor`] reads a buffer. A read beyond the end of the buffer
 //! is an [`Error`] with the byte offset. [`range`] checks that a claimed range lies inside the file.

@@ -202,7 +202,7 @@ impl Error {
         self.0.kind
     }
 
-    /// What is wrong, without the place.
+    /// What is wrong, without the file and the offset.
     pub fn what(&self) -> &str {
         &self.0.what
     }

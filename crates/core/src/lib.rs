@@ -14,10 +14,10 @@
 //! | [`error`] | one error: what, file, offset, record, expected, found |
 //! | [`limits`], [`budget`] | every cap on untrusted input; what one call may hold at once |
 //! | [`cx`] | the context of a call: its budget and its interruption check |
-//! | [`bytes`] | the only arithmetic on numbers read from a file |
+//! | [`bytes`] | all arithmetic on numbers read from a file |
 //! | [`storage`] | where bytes are read from and written to |
 //! | [`codec`], [`hash`] | compression and checksums |
-//! | [`format`] | the formats, and how the format of a file is detected |
+//! | [`mod@format`] | the formats, and how the format of a file is detected |
 //! | [`shard`], [`open`] | one file of a data set; opening many at once |
 //! | [`reader`], [`cache`] | reading records |
 //! | [`view`] | which records, in which order: slices, shuffles, concatenations, mixtures |

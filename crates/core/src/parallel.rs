@@ -57,7 +57,7 @@ impl Helpers {
     }
 
     /// Waits until all threads are done. If the call is interrupted meanwhile, this cancels the threads and still waits
-    /// for them, because the data they work on belongs to the caller.
+    /// for them, because they work on data of the caller.
     pub fn wait(&self, cancelled: &Cancelled, cx: &Cx<'_>) -> Result<()> {
         let mut result = Ok(());
         while self.running.load(SeqCst) > 0 {

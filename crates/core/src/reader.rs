@@ -1,7 +1,7 @@
 //! Reading: plan, fetch, decode, deliver.
 //!
 //! Reading one record is `plan` -> `read_into`. It uses no thread pool, no queue, no lock and no count of readers.
-//! Reading many records is `read_batch` in [`batch`]: the same steps for many records.
+//! Reading many records is `read_batch` in `batch`: the same steps for many records.
 
 mod batch;
 mod export;
@@ -115,7 +115,8 @@ impl Plan<'_> {
         if matches!(error.kind(), Kind::Memory) { self.attribute(error) } else { error }
     }
 
-    /// Adds the file and the record to an error. If the file was truncated meanwhile, that is reported instead of the damage.
+    /// Adds the file and the record to an error. If the file was truncated meanwhile, that is reported instead of the
+    /// damage.
     #[cold]
     fn attribute(&self, error: Error) -> Error {
         let storage = self.source.storage();
@@ -245,7 +246,8 @@ impl Reader {
         self.plan_in(self.shards[shard].source(cx)?, index, shard, record)
     }
 
-    /// [`plan`](Self::plan) without I/O: none where the file is not open yet.
+    /// Like [`plan`](Self::plan), but opens no file: none if the file is not open yet. Does no I/O, unless the file
+    /// keeps its table on disk.
     #[inline]
     pub fn plan_if_open(&self, index: u64) -> Result<Option<Plan<'_>>> {
         self.check_open()?;

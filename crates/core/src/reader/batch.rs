@@ -148,8 +148,7 @@ impl Reader {
         self.page_cache.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, cx, fill_all))
     }
 
-    /// Fetches cold ranges together, if recent reads missed the page cache and a look at some of the ranges finds a
-    /// cold one.
+    /// Fetches cold ranges together, if recent reads missed the page cache and a check of some ranges finds a cold one.
     fn prefetch_batch<'p, 'a: 'p>(&self, plans: impl Iterator<Item = &'p Plan<'a>>) {
         if self.page_cache.is_warm() {
             return;

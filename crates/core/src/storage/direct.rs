@@ -3,7 +3,7 @@
 //!
 //! With O_DIRECT, the system reads whole blocks into block-aligned memory. So ranges are extended to block boundaries,
 //! blocks that several ranges touch are read once, and the bytes are copied once, from the block to their destination.
-//! Many blocks of many files are in flight at once: in an io_uring ring ([`uring`](super::uring)), or in a few threads
+//! Many blocks of many files are in flight at once: in an io_uring ring ([`uring`]), or in a few threads
 //! where the system forbids io_uring.
 
 use super::ReadOp;

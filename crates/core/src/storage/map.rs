@@ -1,7 +1,7 @@
 //! A memory map of a file.
 //!
 //! Copying a small record out of a mapped page costs a twentieth of a system call. If a file is truncated while it is
-//! mapped, or its disk fails, a read of the map would end the process. The [SIGBUS handler](super::sigbus) prevents
+//! mapped, or its disk fails, a read of the map would end the process. The SIGBUS handler (`sigbus`) prevents
 //! that: it marks the map as faulted instead. A reader copies first and checks the mark afterwards
 //! ([`Map::state_after_reading`]), like the reader of a seqlock. If a fault was marked, the reader discards the copy
 //! and reads again by a positional read, which reports the error.

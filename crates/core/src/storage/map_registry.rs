@@ -172,7 +172,7 @@ impl Registry {
     fn slot(&self, index: usize) -> Option<&Slot> {
         let (block, place) = place_of(index);
         let first = self.blocks.get(block)?.load(Acquire);
-        // SAFETY: a block that is there has `FIRST << block` slots and is never freed; `place` is below that.
+        // SAFETY: a block that exists has `FIRST << block` slots and is never freed. `place` is below that number.
         (!first.is_null()).then(|| unsafe { &*first.add(place) })
     }
 

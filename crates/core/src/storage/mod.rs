@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`location`] | the only place that opens files for reading: from a location to a storage |
 //! | [`fetch`] | the only place that reads ranges of many storages together |
-//! | [`file`] | a local file |
+//! | [`mod@file`] | a local file |
 //! | `identity` | whether a file that is opened again is still the same file |
 //! | `map`, `mapped_file` | a memory map of a file; what can be borrowed from it (Linux) |
-//! | `sigbus`, `map_registry` | the signal handler that makes memory maps safe; the address ranges of all maps (Linux) |
+//! | `sigbus`, `map_registry` | the signal handler that makes memory maps safe; the addresses of all maps (Linux) |
 //! | `positional`, `vectored` | positional reads: of one range, of adjacent ranges |
 //! | `cold` | batches that may not be in the page cache (Linux) |
 //! | `direct`, `aligned`, `uring` | O_DIRECT reads, which bypass the page cache, many in flight (Linux) |
@@ -16,7 +16,7 @@
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
 //! | [`window`] | reading from front to back, in large pieces or skipping |
 //! | [`output`] | what a writer writes to |
-//! | [`publish`], [`transaction`], [`journal`] | how a file, or a set of files, appears whole or not at all; the journal of a set that is being published |
+//! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
 //!
 //! To add another kind of storage (an object store), add one file here with one `impl Storage`.
 
@@ -211,7 +211,8 @@ pub(crate) fn read_to_end_of(
     length: u64,
     cx: &Cx<'_>,
 ) -> Result<()> {
-    /// Zeroing all of a large buffer first would touch its memory twice; a piece of this size stays in the cache.
+    /// Zeroing all of a large buffer first would access its memory twice. A piece of this size stays in the processor's
+    /// cache.
     const PIECE: u64 = 1 << 20;
     while (out.len() as u64) < length {
         let done = out.len();

@@ -5,7 +5,7 @@ use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// A place for the bytes of one file.
+/// The destination for the bytes of one file.
 pub trait Output: Send {
     /// How many bytes have been written, counted from the beginning of the file.
     fn position(&self) -> u64;

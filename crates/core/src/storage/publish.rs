@@ -150,7 +150,7 @@ impl Sealed {
         self.temp.take()
     }
 
-    /// Whether the file was synced, so that its new name must be synced too.
+    /// Whether the file was synced. If so, its new name must be synced too.
     pub fn is_durable(&self) -> bool {
         self.target.durable
     }

@@ -100,7 +100,7 @@ pub fn forked() {
     LEFT.set(0);
 }
 
-/// Whether this thread blocks SIGBUS. A fault then ends the process at once, whatever handler there is.
+/// Whether this thread blocks SIGBUS. A fault then ends the process at once, even if a handler is installed.
 #[cold]
 fn is_blocked() -> bool {
     // SAFETY: an all-zero set is a valid value of the C struct, and the call fills it.
@@ -215,7 +215,7 @@ extern "C" fn handle<const LINK: usize>(
     unsafe { *errno = before };
 }
 
-/// Why a signal came.
+/// Why a signal was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// An instruction of this thread touched that address. It is executed again when the handlers return.
@@ -292,7 +292,7 @@ fn pass_on(link: usize, cause: Cause, arguments: Arguments) {
 /// Ends the process with the signal.
 fn take_the_default_action(cause: Cause) {
     loop {
-        // SAFETY: an all-zero action is the default action. The rest are system calls without memory of ours.
+        // SAFETY: an all-zero action is the default action. The other system calls access no memory of ours.
         unsafe {
             let default: libc::sigaction = std::mem::zeroed();
             libc::sigaction(libc::SIGBUS, &default, std::ptr::null_mut());

@@ -2,7 +2,7 @@
 //!
 //! At the beginning, every new file is complete under a temporary name. Then
 //!
-//! 1. the [`journal`](super::journal) appears, which lists all renames that follow;
+//! 1. the [`journal`] appears, which lists all renames that follow;
 //! 2. the old files are renamed to hidden names;
 //! 3. the new files are renamed to their final names;
 //! 4. the journal is renamed: now the set is published;

@@ -112,7 +112,7 @@ mod tests {
     use crate::storage::file_set::FileSet;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Counts what is read of it; every byte is its offset modulo 251.
+    /// Counts the reads and the bytes read. Every byte is its offset modulo 251.
     #[derive(Default)]
     struct Counting {
         size: u64,
@@ -139,7 +139,7 @@ mod tests {
         (at..).zip(piece).all(|(at, &byte)| byte == (at % 251) as u8)
     }
 
-    /// Reads pieces of `length` bytes, `step` apart; returns how many reads of how many bytes that took.
+    /// Reads pieces of `length` bytes, `step` apart. Returns how many reads of how many bytes that took.
     fn read(size: u64, step: u64, length: u64) -> (u64, u64) {
         let storage = Counting { size, ..Counting::default() };
         let limits = Limits::default();

@@ -52,7 +52,7 @@ impl Mixture {
         self.seed
     }
 
-    /// The source that a position draws from, and how many draws from it came before.
+    /// The source that a position draws from, and how many earlier positions draw from it.
     pub fn draw(&self, position: u64) -> (usize, u64) {
         let (mut first, mut last, mut position) = (0, self.sums.len() - 1, position);
         while last - first > 1 {

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`blocks`] | the shuffle that keeps the records of a chunk together |
 //! | [`mixture`] | several sources by weight |
-//! | [`layout`] | where chunks begin under a view |
+//! | [`layout`] | where chunks begin in a view |
 //! | `numbers` | a view as a few numbers, and back |
 
 pub mod blocks;
@@ -306,7 +306,7 @@ impl View {
         })
     }
 
-    /// One view after the other. Each comes with the position where its files begin among all files.
+    /// One view after the other. Each comes with the record number where its files begin among all files.
     pub fn concat(views: impl IntoIterator<Item = (View, u64)>) -> Result<Self> {
         let (mut parts, mut end, mut total) = (Vec::new(), 0u64, 0u64);
         let mut add = |view: View, base| -> Result<()> {
@@ -340,7 +340,7 @@ impl View {
         Ok(View::Shuffled { of: self.below()?, order: Arc::new(order) })
     }
 
-    /// Views by weight. Each comes with the position where its files begin among all files.
+    /// Views by weight. Each comes with the record number where its files begin among all files.
     pub fn mix(views: Vec<(View, u64)>, weights: &[u64], seed: u64, until: Until) -> Result<Self> {
         let mixture = Mixture::new(weights, seed)?;
         let lengths: Vec<u64> = views.iter().map(|(view, _)| view.len()).collect();
