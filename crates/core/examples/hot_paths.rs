@@ -1,13 +1,14 @@
-//! The hot paths alone, without Python: reads records of a file in one way after the other, or writes them again.
+//! The hot paths alone, without Python: reads records of a file in one or more ways, or writes them again.
 //!
 //! ```text
 //! hot_paths FILE WARM COUNT single|batch|order|write... [OPTION=VALUE...]
 //! ```
 //!
-//! For each way WARM records are read or written, then COUNT more between two calls of [`mark`]. `benches/instructions.py`
-//! runs it under callgrind with `--dump-before=*hot_paths::mark*`, so that every other part is what COUNT records cost.
-//! The options are those of the format, for `write`. Prints a sum over all records, so that nothing is optimized away.
-//! Exits with [`DISTURBED`] where the reader began or ceased to take the file for cold while it was counted.
+//! For each way, WARM records are read or written, then COUNT more between two calls of [`mark`].
+//! `benches/instructions.py` runs it under callgrind with `--dump-before=*hot_paths::mark*`, so that every other dump
+//! shows the cost of COUNT records. The options are those of the format, for `write`. Prints a sum over all records, so
+//! that nothing is optimized away. Exits with [`DISTURBED`] if the reader changed its prediction of whether the file is
+//! cold while it was counted.
 
 #[path = "hot_paths/heap.rs"]
 mod heap;
@@ -28,11 +29,11 @@ use std::path::{Path, PathBuf};
 static HEAP: heap::Heap = heap::Heap::new();
 
 const BATCH: usize = 256;
-/// As Python has it unless told otherwise.
+/// The default in Python.
 const CACHE_BYTES: usize = 64 << 20;
-/// The exit status of a count that is not to be used.
+/// The exit status if the count must not be used.
 const DISTURBED: i32 = 3;
-/// Rounds of reading after which a reader takes a file for warm, whatever it took it for before.
+/// Rounds of reading after which a reader expects a file to be warm, even if it expected a cold one before.
 const ROUNDS: u64 = 20;
 
 fn main() -> Result<()> {
@@ -63,7 +64,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Where callgrind is told to write down what it has counted so far.
+/// Callgrind writes down its counts so far when this is called.
 #[inline(never)]
 fn mark() {
     black_box(());
@@ -98,7 +99,8 @@ fn read(reader: &Reader, way: &str, positions: Range<u64>) -> Result<u64> {
     }
 }
 
-/// The same record numbers in every run, all over the file: multiples of a fraction that no short cycle is near.
+/// The same record numbers in every run, spread over the whole file: multiples of the golden ratio, which avoid short
+/// cycles.
 fn scattered(position: u64, length: u64) -> u64 {
     let spread = (position + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((u128::from(spread) * u128::from(length)) >> 64) as u64

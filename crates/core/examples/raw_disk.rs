@@ -1,11 +1,11 @@
-//! The disk alone: how many ranges of a file it gives in a second, past the page cache, with so many in flight.
+//! The disk alone: how many ranges of a file it reads in a second with O_DIRECT, with DEPTH reads in flight.
 //!
 //! ```text
 //! raw_disk FILE RANGES DEPTH...
 //! ```
 //!
 //! RANGES is a file of aligned `(offset, length)` pairs, 64 bits each, little-endian. Prints a line `DEPTH RATE` for
-//! each depth. Nothing is checked, copied or given to anybody: this is what reading can at best come near to.
+//! each depth. Nothing is checked, copied or delivered, so this is an upper bound for reading.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {

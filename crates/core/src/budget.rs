@@ -1,7 +1,7 @@
-//! What one call may hold at once: decoded bytes in memory, unpacked bytes in temporary files, descriptors.
+//! Limits what one call may hold at once: decoded bytes in memory, unpacked bytes in temporary files, file descriptors.
 //!
-//! Numbers in a file are claims. A call asks its budget before it takes memory, and memory grows with the bytes that
-//! have really arrived. The caps are in [`Limits`], each a keyword of the caller's.
+//! Numbers in a file are untrusted claims. A call asks its budget before it allocates memory, and buffers grow with the
+//! bytes that have really arrived. The caps are in [`Limits`]. The caller can set each of them by keyword.
 
 use crate::error::{Error, Kind, Result};
 use crate::limits::Limits;
@@ -20,7 +20,7 @@ pub struct Budget<'a> {
 }
 
 impl<'a> Budget<'a> {
-    /// A budget of which nothing is used. `files` bounds descriptors and temporary files of the whole data set.
+    /// A new, unused budget. `files` limits the file descriptors and temporary files of the whole data set.
     #[inline]
     pub fn new(limits: &'a Limits, files: &'a Arc<FileSet>) -> Self {
         Budget { limits, files, held: AtomicU64::new(0) }
@@ -31,12 +31,12 @@ impl<'a> Budget<'a> {
         self.limits
     }
 
-    /// What the files of the data set share.
+    /// The state that the files of the data set share.
     pub fn files(&self) -> &'a Arc<FileSet> {
         self.files
     }
 
-    /// An error if one chunk may not have so many decoded bytes.
+    /// Returns an error if `bytes` decoded bytes are more than one chunk may have.
     pub fn check_chunk(&self, bytes: u64, at: u64) -> Result<()> {
         let most = self.limits.decoded_chunk_bytes;
         if bytes <= most {
@@ -49,19 +49,20 @@ impl<'a> Budget<'a> {
             .hint("raise decoded_chunk_bytes in limits= if you trust the file"))
     }
 
-    /// Nothing held yet, to be grown.
+    /// Holds 0 bytes. [`Held::grow`] counts more.
     pub fn nothing(&self) -> Held<'_> {
         Held { budget: self, bytes: 0 }
     }
 
-    /// Counts decoded bytes as held until the result is dropped. An error where that would be too many at once.
+    /// Counts decoded bytes as held until the result is dropped. Returns an error if the total would exceed the limit.
     pub fn hold(&self, bytes: u64) -> Result<Held<'_>> {
         let mut held = self.nothing();
         held.grow(bytes)?;
         Ok(held)
     }
 
-    /// Whether an error says that too many bytes were to be held at once, so that fewer at once may do.
+    /// Whether an error means that too many bytes were requested at once. A request for fewer bytes at once may then
+    /// succeed.
     pub fn is_exhausted(&self, error: &Error) -> bool {
         matches!(error.kind(), Kind::Limit) && error.what() == EXHAUSTED
     }
@@ -95,7 +96,7 @@ impl Held<'_> {
         }
     }
 
-    /// How many bytes it stands for.
+    /// How many bytes it counts.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,8 +1,7 @@
-//! The only arithmetic on numbers that come from a file.
+//! All arithmetic on numbers that come from a file.
 //!
-//! Lengths and offsets in a file are claims, not facts. A [`Cursor`] walks a buffer and answers
-//! every read that would leave it with an [`Error`] naming the byte; [`range`] turns a claimed
-//! place into one that lies inside the file.
+//! Lengths and offsets in a file are untrusted claims. A [`Cursor`] reads a buffer. A read beyond the end of the buffer
+//! is an [`Error`] with the byte offset. [`range`] checks that a claimed range lies inside the file.
 
 use crate::budget::Held;
 use crate::cx::Cx;
@@ -10,9 +9,9 @@ use crate::error::{Error, Kind, Result};
 use std::alloc::Layout;
 use std::ops::Range;
 
-/// Bytes that are copied between two checks whether to go on.
+/// Bytes copied between two interruption checks.
 const PIECE: usize = 1 << 20;
-/// The first room of a buffer that grows with what arrives.
+/// The first capacity of a buffer that grows as data arrives.
 const FIRST_ROOM: usize = 64 << 10;
 
 /// The most bytes that a 64-bit varint takes.
@@ -32,21 +31,22 @@ pub fn range(what: &'static str, begin: u64, length: u64, size: u64) -> Result<R
     }
 }
 
-/// A length from a file as a size in memory; an error if it does not fit in an address.
+/// A length from a file as a size in memory. An error if it does not fit in an address.
 pub fn in_memory(what: &'static str, length: u64) -> Result<usize> {
     usize::try_from(length)
         .map_err(|_| Error::limit(format!("{what} of {length} bytes does not fit in memory")))
 }
 
-/// A buffer of `length` zeros, or an error where there is no memory for it: a sparse file of a few bytes on disk can
-/// honestly claim more than the machine has.
+/// A buffer of `length` zeros, or an error if there is not enough memory. A sparse file that takes a few bytes on disk
+/// can really be larger than the memory of the machine.
 pub fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
     let size = in_memory(what, length)?;
     if size == 0 {
         return Ok(Vec::new());
     }
     let layout = Layout::array::<u8>(size).map_err(|_| no_memory(what, length))?;
-    // SAFETY: the layout has a size. Asking for zeros, and not writing them, leaves pages untouched until they are used.
+    // SAFETY: the layout has a non-zero size. `alloc_zeroed`, unlike writing zeros, leaves pages untouched until they
+    // are used.
     let memory = unsafe { std::alloc::alloc_zeroed(layout) };
     if memory.is_null() {
         return Err(no_memory(what, length));
@@ -55,7 +55,7 @@ pub fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
     Ok(unsafe { Vec::from_raw_parts(memory, size, size) })
 }
 
-/// An empty buffer with room for `length` bytes, or an error where there is no memory for it.
+/// An empty buffer with room for `length` bytes, or an error if there is not enough memory.
 pub fn reserved(what: &'static str, length: u64) -> Result<Vec<u8>> {
     let mut buffer = Vec::new();
     let reserved = buffer.try_reserve_exact(in_memory(what, length)?);
@@ -63,14 +63,14 @@ pub fn reserved(what: &'static str, length: u64) -> Result<Vec<u8>> {
     Ok(buffer)
 }
 
-/// Makes room for `length` bytes in all in a buffer, or fails where there is no memory for them.
+/// Makes room in a buffer for `length` bytes in total. Returns an error if there is not enough memory.
 pub fn reserve_bytes(what: &'static str, buffer: &mut Vec<u8>, length: u64) -> Result<()> {
     let more = in_memory(what, length)?.saturating_sub(buffer.len());
     buffer.try_reserve(more).map_err(|_| no_memory(what, length))
 }
 
-/// Makes room in a full buffer that grows with what arrives: doubles it, up to `most` bytes in all, and counts it as
-/// held. The buffer may be at its end already; then nothing happens.
+/// Makes room in a full buffer that grows as data arrives. Doubles its capacity, up to `most` bytes in total, and
+/// counts the new bytes as held. Does nothing if the buffer is not full, or already has the capacity `most`.
 pub fn grow_as_filled(
     what: &'static str,
     buffer: &mut Vec<u8>,
@@ -86,12 +86,12 @@ pub fn grow_as_filled(
     buffer.try_reserve_exact(wanted - buffer.len()).map_err(|_| no_memory(what, wanted as u64))
 }
 
-/// Makes room for `more` bytes behind those in a buffer, or fails where there is no memory for them.
+/// Makes room in a buffer for `more` additional bytes. Returns an error if there is not enough memory.
 pub fn reserve_more(what: &'static str, buffer: &mut Vec<u8>, more: usize) -> Result<()> {
     buffer.try_reserve(more).map_err(|_| no_memory(what, buffer.len() as u64 + more as u64))
 }
 
-/// A copy of bytes that a file or a caller decides the number of.
+/// A copy of bytes whose number comes from a file or a caller. Runs interruption checks.
 pub fn copied(what: &'static str, bytes: &[u8], cx: &Cx<'_>) -> Result<Vec<u8>> {
     let mut copy = reserved(what, bytes.len() as u64)?;
     for piece in bytes.chunks(PIECE) {
@@ -103,7 +103,7 @@ pub fn copied(what: &'static str, bytes: &[u8], cx: &Cx<'_>) -> Result<Vec<u8>> 
     Ok(copy)
 }
 
-/// Copies bytes to a place of the same size, and asks now and then whether to go on.
+/// Copies bytes to a buffer of the same size. Runs interruption checks.
 pub fn copy_paced(from: &[u8], to: &mut [u8], cx: &Cx<'_>) -> Result<()> {
     if from.len() <= PIECE {
         to.copy_from_slice(from);
@@ -116,7 +116,7 @@ pub fn copy_paced(from: &[u8], to: &mut [u8], cx: &Cx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An empty list with room for `count` entries, or an error where there is no memory for them.
+/// An empty list with room for `count` entries, or an error if there is not enough memory.
 pub fn list<T>(what: &'static str, count: u64) -> Result<Vec<T>> {
     let mut list = Vec::new();
     let reserved = list.try_reserve_exact(in_memory(what, count)?);
@@ -124,7 +124,8 @@ pub fn list<T>(what: &'static str, count: u64) -> Result<Vec<T>> {
     Ok(list)
 }
 
-/// Appends to a list that a file or a caller makes long, or fails where there is no memory for one more.
+/// Appends to a list whose length comes from a file or a caller. Returns an error if there is no memory for one more
+/// entry.
 #[inline]
 pub fn push<T>(what: &'static str, list: &mut Vec<T>, entry: T) -> Result<()> {
     if list.len() == list.capacity() {
@@ -140,20 +141,20 @@ fn grow<T>(what: &'static str, list: &mut Vec<T>) -> Result<()> {
     list.try_reserve(list.len().max(4)).map_err(|_| no_memory(what, bytes))
 }
 
-/// The error for memory that cannot be had.
+/// The error for a failed allocation.
 #[cold]
 pub fn no_memory(what: &str, bytes: u64) -> Error {
     Error::new(Kind::Memory, format!("no memory for {what} of {bytes} bytes"))
 }
 
-/// A little-endian u32 at `at`, which the caller has bounds-checked by construction.
+/// The little-endian u32 at `at`. The caller guarantees that it lies inside `bytes`.
 pub fn u32_le(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)
 }
 
-/// A little-endian u64 at `at`, which the caller has bounds-checked by construction.
+/// The little-endian u64 at `at`. The caller guarantees that it lies inside `bytes`.
 pub fn u64_le(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
@@ -189,7 +190,7 @@ impl<'a> Cursor<'a> {
         Cursor { what, bytes, at: 0, base }
     }
 
-    /// How far the cursor has come.
+    /// How many bytes were read so far.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -204,7 +205,7 @@ impl<'a> Cursor<'a> {
         self.at == self.bytes.len()
     }
 
-    /// An error at the cursor's place.
+    /// An error at the cursor's position.
     pub fn error(&self, problem: impl std::fmt::Display) -> Error {
         Error::format(format!("{}: {problem}", self.what)).at(self.base + self.at as u64)
     }

@@ -6,9 +6,9 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What something takes in memory.
+/// The memory that a value takes.
 pub trait Weight {
-    /// Bytes, the heap included. Must not change while the value is kept.
+    /// Bytes in memory, including the heap. Must not change while the value is in the cache.
     fn weight(&self) -> usize;
 }
 
@@ -22,8 +22,8 @@ struct Kept<K, V> {
     entries: HashMap<K, Entry<V>>,
     queue: VecDeque<K>,
     bytes: usize,
-    /// The last value that is larger than the whole cache. Reading in order would make it anew for every few records
-    /// if it were not kept.
+    /// The last value that is larger than the whole cache. Without it, reading in order would create the same value
+    /// again for every few records.
     oversized: Option<(K, Arc<V>)>,
 }
 
@@ -33,7 +33,7 @@ impl<K, V> Default for Kept<K, V> {
     }
 }
 
-/// The lock and what it guards, for one process.
+/// The lock and the values it guards, for one fork generation.
 struct Guarded<K, V> {
     generation: u64,
     kept: Mutex<Kept<K, V>>,
@@ -63,16 +63,16 @@ impl<K: Copy + Eq + Hash, V: Weight> Cache<K, V> {
     }
 
     fn with<T>(&self, act: impl FnOnce(MutexGuard<'_, Kept<K, V>>) -> T) -> T {
-        // A thread of the parent may have held the lock at the fork. It would never be unlocked here.
+        // A thread of the parent process may have held the lock at the fork. In the child it would stay locked forever.
         if self.guarded.load().generation != process::generation() {
             self.guarded.store(Guarded::new());
         }
         let guarded = self.guarded.load();
-        // A panic elsewhere cannot leave the map half changed in a way that matters: at worst, bytes are miscounted.
+        // A panic of another thread that held the lock does no harm: at worst, bytes are miscounted.
         act(guarded.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// The value, if it is here.
+    /// The value, if it is in the cache.
     pub fn get(&self, key: K) -> Option<Arc<V>> {
         self.with(|mut kept| {
             if let Some(entry) = kept.entries.get_mut(&key) {
@@ -86,14 +86,15 @@ impl<K: Copy + Eq + Hash, V: Weight> Cache<K, V> {
         })
     }
 
-    /// Keeps a value. Of those that are larger than the whole cache only the last is kept. A cache of 0 bytes keeps none.
+    /// Stores a value. Of the values that are larger than the whole cache, only the last is kept. A cache of 0 bytes
+    /// keeps none.
     pub fn put(&self, key: K, value: Arc<V>) {
         let weight = value.weight();
         if self.limit == 0 {
             return;
         }
         if weight > self.limit {
-            // The one before is dropped behind the lock: it may be large.
+            // Drop the previous value after the lock is released, because it may be large.
             let _before = self.with(|mut kept| kept.oversized.replace((key, value)));
             return;
         }
@@ -121,7 +122,7 @@ impl<K: Copy + Eq + Hash, V: Weight> Cache<K, V> {
         });
     }
 
-    /// Forgets everything.
+    /// Removes all values.
     pub fn clear(&self) {
         self.with(|mut kept| *kept = Kept::default());
     }

@@ -1,8 +1,8 @@
-//! From files of any format to files of any other: records stream from the one to the other, a chunk at a time.
+//! Converts files of any format to files of any other. Records are streamed, one chunk at a time.
 //!
 //! [`pour`] reads files in order and writes to a [`Writer`]. Files are scanned from front to back without a table,
-//! except where only some of their records are wanted. Where both sides have the same format and nothing is to be
-//! done to the records, chunks are taken over as they are stored as far as the format and its options allow.
+//! except if only some of their records are wanted. If input and output have the same format and records are not
+//! changed, chunks are copied in their stored form, as far as the format and its options allow it.
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
@@ -26,30 +26,31 @@ pub struct Input {
     pub range: RecordRange,
 }
 
-/// What becomes of a record, put into the buffer; false: the record is left out.
+/// Writes the new record into the buffer. Returns false to leave the record out.
 pub type Map<'a> = &'a mut dyn FnMut(&[u8], &mut Vec<u8>) -> Result<bool>;
 
-/// Told after every record how many bytes of the input were read so far; an error from it stops everything.
+/// Called with the number of input bytes read so far: after every record or copied chunk, and after every file. An
+/// error stops the conversion.
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
-/// Shards of equal numbers of records, one after the other.
+/// Consecutive shards whose numbers of records differ by at most 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Split {
     /// How many shards.
     pub shards: u64,
-    /// How many records there are to deal out.
+    /// How many records there are in total.
     pub records: u64,
 }
 
 impl Split {
-    /// The number of the record that the shard behind shard `shard` begins with.
+    /// The number of the first record after shard `shard`.
     fn end(&self, shard: u64) -> u64 {
         let (each, more) = (self.records / self.shards, self.records % self.shards);
         each * (shard + 1) + more.min(shard + 1)
     }
 }
 
-/// A file that knows how much of it was read.
+/// A file that counts how far it was read.
 struct Watched {
     file: Arc<dyn Storage>,
     reached: AtomicU64,
@@ -100,21 +101,21 @@ pub fn count(inputs: &[Input], format: Option<&str>, options: &ReadOptions, cx: 
     Ok(records)
 }
 
-/// One conversion on its way.
+/// A conversion: where the records go, and how.
 pub struct Pour<'a> {
     /// Where the records go.
     pub writer: &'a mut Writer,
-    /// How shards are to be balanced; the writer then begins one when it is told to.
+    /// How shards are balanced. If set, the conversion tells the writer when to begin a shard.
     pub split: Option<Split>,
-    /// What becomes of each record.
+    /// How each record is changed. None: records stay unchanged.
     pub map: Option<Map<'a>>,
-    /// Who is told how far it has come.
+    /// The progress callback.
     pub progress: Progress<'a>,
 }
 
 /// Reads all records of `inputs` in order and writes them. Returns how many were read.
 ///
-/// Nothing is published, and after an error nothing can be.
+/// This does not publish the output. After an error, the output cannot be published.
 pub fn pour(
     inputs: &[Input],
     format: Option<&str>,
@@ -130,7 +131,7 @@ pub fn pour(
         state.before += file.len();
         (state.pour.progress)(state.before)?;
     }
-    // Shards that no record came to.
+    // The remaining shards have no records.
     if let Some(split) = state.pour.split {
         for _ in state.shard + 1..split.shards {
             state.pour.writer.begin_shard()?;
@@ -163,8 +164,9 @@ fn pour_file(
 
 struct Conversion<'a> {
     pour: Pour<'a>,
-    /// Records read so far, of all inputs; and of those before this one.
+    /// Records read so far, of all inputs.
     read: u64,
+    /// Subtracted from `read`, this gives the number of the record in the current input.
     first: u64,
     /// The shard that is being written.
     shard: u64,
@@ -174,7 +176,7 @@ struct Conversion<'a> {
 }
 
 impl Conversion<'_> {
-    /// Begins a new shard if the next record belongs to one.
+    /// Begins new shards until the next record belongs to the current one.
     fn turn(&mut self) -> Result<()> {
         let Some(split) = self.pour.split else { return Ok(()) };
         while self.shard + 1 < split.shards && self.read >= split.end(self.shard) {
@@ -198,7 +200,7 @@ impl Conversion<'_> {
         };
         if let Some(record) = record {
             self.pour.writer.write(record).map_err(|e| match e.kind() {
-                // The new format cannot hold it, which is about this record.
+                // The output format cannot store this record.
                 Kind::Argument => e.for_record(number),
                 _ => e,
             })?;
@@ -218,7 +220,7 @@ impl Conversion<'_> {
         chunk.rows(&mut |record| self.record(record, file))
     }
 
-    /// Whether the next so many records all belong to one shard.
+    /// Whether the next `records` records all belong to the current shard.
     fn has_room(&self, records: u64) -> bool {
         let room = self.pour.split.filter(|split| self.shard + 1 < split.shards);
         room.is_none_or(|split| split.end(self.shard) - self.read >= records)

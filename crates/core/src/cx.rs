@@ -1,11 +1,11 @@
-//! What every call carries with it: the memory it may take, and the way to stop it.
+//! The context of a call: its memory budget and its interruption check.
 
 use crate::budget::Budget;
 use crate::error::Result;
 
-/// Asked now and then whether to go on. Only the thread that made the call asks it.
+/// The interruption check of a call. Only the thread that made the call runs the caller's check.
 pub trait Stop {
-    /// An error if the call should end. Cheap enough to be asked every few hundred microseconds.
+    /// Returns an error if the call should stop. Cheap enough to run every few hundred microseconds.
     fn check(&self) -> Result<()>;
 }
 
@@ -27,9 +27,9 @@ impl<F: Fn() -> Result<()>> Stop for F {
 /// The context of one call.
 #[derive(Clone, Copy)]
 pub struct Cx<'a> {
-    /// What the call may hold at once.
+    /// What the call may hold at once: its memory budget.
     pub budget: &'a Budget<'a>,
-    /// Whether to go on.
+    /// The interruption check.
     pub stop: &'a dyn Stop,
 }
 
@@ -39,18 +39,18 @@ impl<'a> Cx<'a> {
         Cx { budget, stop: &Never }
     }
 
-    /// An error if the call should end.
+    /// Returns an error if the call should stop.
     pub fn check(&self) -> Result<()> {
         self.stop.check()
     }
 
-    /// Counts work, to ask [`Stop`] once in a while. See [`Pace`].
+    /// A counter of work that runs the interruption check once in a while. See [`Pace`].
     pub fn pace(&self) -> Pace<'a> {
         Pace { stop: self.stop, left: WORK }
     }
 }
 
-/// A context for tests, which is never given back.
+/// A context for tests. Its memory is never freed.
 #[cfg(test)]
 pub fn for_tests(limits: crate::Limits) -> Cx<'static> {
     let limits = Box::leak(Box::new(crate::Limits { open_files: 4, ..limits }));
@@ -58,17 +58,17 @@ pub fn for_tests(limits: crate::Limits) -> Cx<'static> {
     Cx::new(Box::leak(Box::new(Budget::new(limits, files))))
 }
 
-/// Work between two checks, about as many bytes as are copied, hashed or decompressed in a few hundred microseconds.
+/// Work between two checks: about as many bytes as are copied, hashed or decompressed in a few hundred microseconds.
 const WORK: u64 = 256 << 10;
 
-/// Counts work in a loop whose length a file or a caller decides, and asks [`Stop`] once in a while.
+/// Counts work in a loop whose length comes from a file or a caller, and runs the interruption check once in a while.
 pub struct Pace<'a> {
     stop: &'a dyn Stop,
     left: u64,
 }
 
 impl Pace<'_> {
-    /// Counts work of about so many bytes. A step of a loop that handles no bytes counts as some tens of them.
+    /// Counts work on about `bytes` bytes. A step of a loop that handles no bytes counts as some tens of bytes.
     #[inline]
     pub fn step(&mut self, bytes: u64) -> Result<()> {
         match self.left.checked_sub(bytes) {

@@ -1,4 +1,4 @@
-//! One error type for everything that can go wrong, with the place where it did.
+//! One error type for everything that can go wrong. It includes the place of the error.
 //!
 //! An [`Error`] says what is wrong, in which file, at which byte, for which record, what was
 //! expected and what was found, and ends with what to try. Layers add what they know on the way
@@ -12,11 +12,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 const CANCELLED: &str = "stopped because another part of the call failed";
 
-/// What kind of trouble it is; decides the exception class in Python.
+/// The kind of an error. It decides the exception class in Python.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Not this format, or a structure that cannot be.
+    /// Not this format, or an invalid structure.
     Format,
     /// The file ends before it should.
     Truncated,
@@ -24,7 +24,7 @@ pub enum Kind {
     Checksum,
     /// A declared size is over a limit.
     Limit,
-    /// There is no memory for it.
+    /// There is not enough memory.
     Memory,
     /// Used after it was closed.
     Closed,
@@ -36,7 +36,7 @@ pub enum Kind {
     Index,
     /// The operating system returned an error.
     Io(std::io::Error),
-    /// A storage outside this crate failed; its own error is kept whole.
+    /// A storage outside this crate failed. Its own error is kept unchanged.
     External(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -71,7 +71,7 @@ impl Error {
         }))
     }
 
-    /// Not this format, or a structure that cannot be.
+    /// Not this format, or an invalid structure.
     pub fn format(what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Format, what)
     }
@@ -111,7 +111,7 @@ impl Error {
         Self::closed(CANCELLED)
     }
 
-    /// Whether it only says that another part of the same call has failed.
+    /// Whether this error only reports that another part of the same call has failed.
     pub fn is_cancellation(&self) -> bool {
         matches!(self.0.kind, Kind::Closed) && self.0.what == CANCELLED
     }
@@ -121,7 +121,7 @@ impl Error {
         Self::new(Kind::Io(error), what)
     }
 
-    /// The same trouble as an outer layer sees it: its kind, its words in front, and all that is known kept.
+    /// Wraps the error for an outer layer: replaces the kind, puts `what` in front of the message, and keeps the rest.
     #[must_use]
     pub fn seen_as(mut self, kind: Kind, what: impl fmt::Display) -> Self {
         self.0.kind = kind;
@@ -150,7 +150,7 @@ impl Error {
         self
     }
 
-    /// Moves a byte offset that lies outside a range to its beginning.
+    /// Moves a byte offset that is missing or outside a range to the beginning of the range.
     #[must_use]
     pub fn moved_into(mut self, range: &std::ops::Range<u64>) -> Self {
         let is_inside = self.0.offset.is_some_and(|offset| (range.start..=range.end).contains(&offset));
@@ -186,23 +186,23 @@ impl Error {
         self
     }
 
-    /// What kind of trouble it is.
+    /// The kind of the error.
     pub fn kind(&self) -> &Kind {
         &self.0.kind
     }
 
-    /// Whether reading itself failed, memory ran out or the caller stopped it, so that the error tells nothing about the
+    /// Whether the read failed, memory ran out or the caller stopped the call. Such an error says nothing about the
     /// bytes of the file.
     pub fn is_from_outside(&self) -> bool {
         matches!(self.0.kind, Kind::Io(_) | Kind::External(_) | Kind::Memory | Kind::Closed)
     }
 
-    /// Gives up the kind, for a caller that wants the wrapped error back.
+    /// Returns the kind by value, for a caller that needs the wrapped error.
     pub fn into_kind(self) -> Kind {
         self.0.kind
     }
 
-    /// What is wrong, without the place.
+    /// What is wrong, without the file and the offset.
     pub fn what(&self) -> &str {
         &self.0.what
     }

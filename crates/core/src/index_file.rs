@@ -1,7 +1,8 @@
-//! The side index of a local file: `.<name>.index` beside it, hidden so that no glob or folder takes it for data.
+//! The side index of a local file: `.<name>.index` in the same folder. The name is hidden so that no glob or folder
+//! listing takes the index for data.
 //!
-//! It is a cache. An index that is missing, damaged, or of another or older file is ignored, and
-//! [`build`] makes a new one.
+//! It is a cache. An index that is missing, damaged, or of another or older file is ignored. [`build`] writes a new
+//! one.
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::storage::publish::Staged;
 use crate::storage::{self, Storage};
 use std::path::PathBuf;
 
-/// Where the side index of a file lies. None where a file has no place beside it.
+/// The location of the side index of a file. None if the file has no path.
 fn beside(location: &Location) -> Option<Location> {
     location.beside(|name| {
         let mut hidden = std::ffi::OsString::from(".");
@@ -23,9 +24,9 @@ fn beside(location: &Location) -> Option<Location> {
     })
 }
 
-/// The bytes of the side index of a file of `data_bytes` bytes; none if there is nothing that could be one.
+/// The bytes of the side index of a file of `data_bytes` bytes. None if no file there can be one.
 fn read(location: &Location, data_bytes: u64, cx: &Cx<'_>) -> Option<Vec<u8>> {
-    // An entry takes less room than what it stands for, so a larger file is no index of this data.
+    // An index entry is smaller than the data it describes, so a larger file is not an index of this data.
     let most = data_bytes.saturating_add(1 << 10);
     let opened = beside(location)?.open(Io::Plain, cx.budget.files()).ok()?;
     let storage = &*opened.storage;
@@ -36,7 +37,7 @@ fn read(location: &Location, data_bytes: u64, cx: &Cx<'_>) -> Option<Vec<u8>> {
     storage::read_vec(storage, "side index", 0, storage.len(), cx).ok()
 }
 
-/// The table of a file: from its side index if that fits the data, else from the data.
+/// The table of a file: from its side index if that matches the data, else from the data.
 pub fn open_table(
     location: &Location,
     storage: &dyn Storage,
@@ -50,7 +51,7 @@ pub fn open_table(
     }
 }
 
-/// The table of a file, from its side index. None where the format has none, and where it does not fit the data.
+/// The table of a file from its side index. None if there is no index that matches the data.
 fn open(
     location: &Location,
     storage: &dyn Storage,
@@ -60,14 +61,14 @@ fn open(
 ) -> Result<Option<Box<dyn Table>>> {
     let Some(open_indexed) = format.open_indexed else { return Ok(None) };
     let Some(index) = read(location, storage.len(), cx) else {
-        // What kept it from being read may have been the caller.
+        // The read may have failed because the caller stopped the call.
         return cx.check().map(|()| None);
     };
     open_indexed(storage, &index, options, cx)
 }
 
-/// Makes the side index of a file, unless there is one that fits. Tells where it is; none where the format of the
-/// file has no use for one.
+/// Writes the side index of a file, unless a matching one exists. Returns its path. None if the file cannot have a side
+/// index, for example because its format does not use one.
 pub fn build(
     location: &Location,
     format: Option<&str>,
@@ -84,7 +85,7 @@ pub fn build(
             return Ok(Some(index));
         }
         let Some(bytes) = (format.open)(file, options, cx)?.index_bytes() else { return Ok(None) };
-        // What is lost in a power cut can be built again.
+        // Not durable, because an index that is lost in a power cut can be built again.
         let mut staged = Staged::create(&index, true, false)?;
         staged.write_all(&bytes)?;
         staged.seal()?.publish()?;

@@ -1,7 +1,7 @@
-//! Record files that machine learning trains on, read and written exactly, safe on hostile bytes.
+//! Reads and writes record files for machine learning, exactly, and safely on hostile bytes.
 //!
-//! A record file is a table of chunks. A *format* says where the chunks are and how to decode one; a *codec*
-//! packs the bytes of a chunk; a *storage* reads and writes bytes. The three vary independently, and everything
+//! A record file is a table of chunks. A *format* knows where the chunks are and how to decode one. A *codec*
+//! compresses the bytes of a chunk. A *storage* reads and writes bytes. The three vary independently, and everything
 //! else is written once:
 //!
 //! ```text
@@ -13,23 +13,23 @@
 //! |---|---|
 //! | [`error`] | one error: what, file, offset, record, expected, found |
 //! | [`limits`], [`budget`] | every cap on untrusted input; what one call may hold at once |
-//! | [`cx`] | what every call carries with it: its budget, and the way to stop it |
-//! | [`bytes`] | the only arithmetic on numbers read from a file |
-//! | [`storage`] | where bytes come from and go |
+//! | [`cx`] | the context of a call: its budget and its interruption check |
+//! | [`bytes`] | all arithmetic on numbers read from a file |
+//! | [`storage`] | where bytes are read from and written to |
 //! | [`codec`], [`hash`] | compression and checksums |
-//! | [`format`] | the formats, and which one a file is of |
+//! | [`mod@format`] | the formats, and how the format of a file is detected |
 //! | [`shard`], [`open`] | one file of a data set; opening many at once |
 //! | [`reader`], [`cache`] | reading records |
 //! | [`view`] | which records, in which order: slices, shuffles, concatenations, mixtures |
 //! | [`permutation`] | a shuffle that is computed, not stored |
 //! | [`writer`] | writing records |
-//! | [`convert`] | from files of any format to files of any other |
-//! | [`index_file`] | where chunks are, kept in a file beside the data |
-//! | [`verify`] | every byte of a file accounted for |
-//! | [`parallel`] | the same work on many things at once |
-//! | [`pool`] | threads that decode |
-//! | [`prefetch`] | memory asked for before it is needed |
-//! | [`process`] | what a forked child must not inherit |
+//! | [`convert`] | converts files of any format to files of any other |
+//! | [`index_file`] | the side index: where chunks are, stored in a hidden file in the same folder |
+//! | [`verify`] | checks every byte of a file |
+//! | [`parallel`] | runs a function on many items in several threads |
+//! | [`pool`] | the thread pools that decode |
+//! | [`prefetch`] | loads memory into the processor's cache before it is needed |
+//! | [`process`] | the fork generation, and what a forked child must not inherit |
 
 pub mod budget;
 pub mod bytes;

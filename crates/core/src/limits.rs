@@ -1,8 +1,8 @@
 //! Every cap on untrusted input, with its reason.
 //!
-//! Stored bytes need no cap: the file bounds them. What a file *claims* does: a few bytes can declare a chunk of any
-//! decompressed size. There is no cap on the compression ratio, because honest data (runs of zeros, masks) reaches
-//! 30,000 to 1.
+//! Stored bytes need no cap, because the size of the file bounds them. Sizes that a file *claims* need one: a few bytes
+//! can declare a chunk of any decompressed size. There is no cap on the compression ratio, because real data (runs of
+//! zeros, masks) reaches 30,000 to 1.
 
 /// Caps on what a file may make us allocate or hold open. [`Budget`](crate::budget::Budget) enforces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,8 @@ pub struct Limits {
     pub decoded_bytes: u64,
     /// Bytes that the temporary files of one data set may take: unpacked streams, and tables of chunks on disk.
     pub spool_bytes: u64,
-    /// Descriptors that one data set keeps open, temporary files included; the least recently used are closed.
+    /// File descriptors that one data set keeps open, including temporary files. CLOCK eviction closes those that were
+    /// not used recently.
     pub open_files: usize,
 }
 
@@ -23,7 +24,7 @@ impl Default for Limits {
             decoded_chunk_bytes: 4 << 30,
             // Room for the largest chunk together with the tables that belong to it.
             decoded_bytes: 8 << 30,
-            // Larger than any one data set that is read through a temporary file with patience.
+            // Larger than any data set that one would reasonably read through a temporary file.
             spool_bytes: 1 << 40,
             // A quarter of the usual soft limit of 1024, so that several data sets fit in one process.
             open_files: 256,

@@ -1,4 +1,4 @@
-//! The same work on many things, by several threads. The calling thread works too, and listens for interrupts.
+//! Runs a function on many items in several threads. The calling thread works too, and checks for interrupts.
 
 use crate::budget::Budget;
 use crate::cx::{Cx, Stop};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Se
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often the calling thread listens while only the others have work.
+/// How often the calling thread checks for interrupts while only other threads have work.
 const LISTEN: Duration = Duration::from_millis(20);
 
 /// Stops the threads that work for a call, once the call has failed or was interrupted.
@@ -15,12 +15,12 @@ const LISTEN: Duration = Duration::from_millis(20);
 pub struct Cancelled(AtomicBool);
 
 impl Cancelled {
-    /// Every other thread ends at its next check.
+    /// Every other thread stops at its next check.
     pub fn cancel(&self) {
         self.0.store(true, Relaxed);
     }
 
-    /// Whether the others should end.
+    /// Whether the threads should stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Relaxed)
     }
@@ -32,32 +32,32 @@ impl Stop for Cancelled {
     }
 }
 
-/// Threads that still work for a call, and who waits for them.
+/// Counts the threads that still work for a call. The calling thread waits for them.
 pub struct Helpers {
     running: AtomicUsize,
     caller: std::thread::Thread,
 }
 
 impl Helpers {
-    /// So many threads will work for the calling one.
+    /// `count` threads will work for the calling thread.
     pub fn new(count: usize) -> Self {
         Helpers { running: AtomicUsize::new(count), caller: std::thread::current() }
     }
 
-    /// One more thread works for the calling one.
+    /// Counts one more thread that works for the calling thread.
     pub fn begin(&self) {
         self.running.fetch_add(1, SeqCst);
     }
 
-    /// One of them is done, or could not be started.
+    /// One of the threads is done, or could not be started.
     pub fn done(&self) {
         if self.running.fetch_sub(1, SeqCst) == 1 {
             self.caller.unpark();
         }
     }
 
-    /// Waits until all are done. If the call is interrupted meanwhile, they are cancelled and still waited for: what
-    /// they work on belongs to the caller.
+    /// Waits until all threads are done. If the call is interrupted meanwhile, this cancels the threads and still waits
+    /// for them, because they work on data of the caller.
     pub fn wait(&self, cancelled: &Cancelled, cx: &Cx<'_>) -> Result<()> {
         let mut result = Ok(());
         while self.running.load(SeqCst) > 0 {
@@ -75,8 +75,8 @@ impl Helpers {
 
 /// Calls `act` with each item, in at most `threads` threads, and returns the results in the order of the items.
 ///
-/// An error stops all threads at their next check. Of several errors the one of the first item is returned. Where the
-/// system refuses to start threads, those that are there do all the work.
+/// An error stops all threads at their next check. If several items fail, the error of the first one is returned. If
+/// the system refuses to start threads, the threads that are running do all the work.
 pub fn for_each<'i, T: Sync, R: Send>(
     items: &'i [T],
     threads: usize,
@@ -108,9 +108,9 @@ pub fn for_each<'i, T: Sync, R: Send>(
             found
         };
         let started = start_helpers(scope, others, help);
-        // One that the system does not let us start does not help.
+        // A thread that could not be started does not count.
         (started.len()..others).for_each(|_| helpers.done());
-        // The calling thread also ends when another one has failed.
+        // The calling thread also stops when another one has failed.
         let own = || cancelled.check().and_then(|()| cx.check());
         let mut found = work(&Cx { budget, stop: &own });
         let waited = helpers.wait(cancelled, cx);
@@ -128,7 +128,7 @@ pub fn for_each<'i, T: Sync, R: Send>(
     for (_, result) in found {
         match result {
             Ok(result) => results.push(result),
-            // A thread that was cancelled has no error of its own.
+            // A cancelled thread only reports that another thread has failed.
             Err(error) if error.is_cancellation() => stopped = Some(error),
             Err(error) => return Err(error),
         }
@@ -141,7 +141,7 @@ pub fn for_each<'i, T: Sync, R: Send>(
     }
 }
 
-/// Starts threads that help the calling one: up to `count`, and fewer if the system gives no more.
+/// Starts up to `count` threads that help the calling thread. Starts fewer if the system refuses more.
 pub fn start_helpers<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     count: usize,
@@ -163,11 +163,11 @@ fn start_helper<'scope, 'env, T: Send + 'scope>(
 
 #[cfg(test)]
 thread_local! {
-    /// As where the system gives no more threads.
+    /// Simulates a system that refuses to start threads.
     static REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Calls `act` in a thread that gets no helpers.
+/// Calls `act` while this thread cannot start helpers.
 #[cfg(test)]
 pub fn without_helpers<T>(act: impl FnOnce() -> T) -> T {
     REFUSED.set(true);
@@ -205,7 +205,7 @@ mod tests {
     fn an_error_stops_the_others_and_is_the_one_returned() {
         with_budget(|budget| {
             let items: Vec<u64> = (0..4).collect();
-            // Only being stopped ends the others.
+            // The other items end only when they are stopped.
             let act = |item: &u64, cx: &Cx<'_>| match item {
                 3 => Err::<(), _>(Error::format("third")),
                 _ => loop {
@@ -241,7 +241,7 @@ mod tests {
                 if asked.get() > 5 { Err(Error::closed("interrupt")) } else { Ok(()) }
             };
             let act = |_: &i32, cx: &Cx<'_>| {
-                // The calling thread has nothing to do; the other one goes on until it is stopped.
+                // The calling thread has nothing to do. The other thread runs until it is stopped.
                 while std::thread::current().id() != caller {
                     cx.check()?;
                     std::thread::yield_now();

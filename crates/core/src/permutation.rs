@@ -1,36 +1,36 @@
 //! Position -> record number: a shuffle of any number of records that is computed, not stored.
 //!
-//! [`Permutation`] is a bijection of `0..len`, chosen by a key, in a few hundred bytes whatever `len` is, and it can
-//! be asked in both directions for any element on its own. Its output is frozen by golden vectors: a checkpoint of
-//! today continues in the same order under every later version.
+//! [`Permutation`] is a bijection of `0..len`, chosen by a key. It takes a few hundred bytes for any `len`. Both
+//! directions can be computed for any single element. Golden vectors freeze its output: a checkpoint of today continues
+//! in the same order under every later version.
 //!
-//! How: a number is split into a row and a column of a table of `rows * columns >= len` cells, nearly square. Each
-//! round turns every column by an amount that depends on the column's number and a key of that round, or every row
-//! likewise. Turning is undone by turning back, so any number of rounds is a bijection of the cells (a Feistel
-//! network on two different moduli). A cell at or above `len` is sent through again until it is below, which keeps
-//! the bijection and, because the table is hardly larger than `len`, almost never happens.
+//! Algorithm: a number is split into a row and a column of a nearly square table of `rows * columns >= len` cells. Each
+//! round rotates every column by an amount that depends on the column's number and a key of that round, or every row
+//! likewise. A rotation can be undone, so any number of rounds is a bijection of the cells (a Feistel network on two
+//! different moduli). A cell at or above `len` is permuted again until it is below `len` (cycle walking). This keeps
+//! the bijection. It almost never happens, because the table is hardly larger than `len`.
 //!
-//! Both sides of the table are even: turning an odd number of cells by one is an even permutation, and with two odd
-//! sides half of all orders could never come up.
+//! Both sides of the table are even. Rotating an odd number of cells by one is an even permutation, so with two odd
+//! sides half of all orders could never occur.
 
 use crate::error::{Error, Result};
 
 /// The most elements that a permutation can have.
 pub const MOST: u64 = 1 << 63;
 
-/// Rounds for few elements. Each round has little choice there, and it takes more of them until all orders are
-/// equally likely: with 16 rounds, 7 elements are measurably uneven.
+/// Rounds for few elements. With few elements, a round chooses among few rotations, so it takes more rounds until all
+/// orders are equally likely: with 16 rounds, 7 elements are measurably uneven.
 const ROUNDS_FEW: usize = 24;
 /// Rounds for many elements.
 const ROUNDS_MANY: usize = 12;
-/// From here on, there are many.
+/// From this number of elements on, `ROUNDS_MANY` rounds are enough.
 const MANY: u64 = 1 << 16;
 
-/// How many positions are worked on at once: a round is a chain of multiplications, and the processor waits less
-/// when it has several to choose from.
+/// How many positions are computed at once. A round is a chain of dependent multiplications, and the processor waits
+/// less when it can interleave several chains.
 const LANES: usize = 8;
 
-/// 2^64 divided by the golden ratio: steps of it are far apart from each other.
+/// 2^64 divided by the golden ratio. Its multiples are far apart from each other.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A bijection of 64-bit numbers under which every bit of the input flips every bit of the output with
@@ -64,7 +64,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// The order of `len` records in one epoch of the shuffle that `seed` stands for.
+    /// The order of `len` records in one epoch of the shuffle with this seed.
     pub fn new(len: u64, seed: u64, epoch: u64) -> Result<Self> {
         if len > MOST {
             return Err(Error::argument(format!("{len} records cannot be shuffled: the most is 2^63")));
@@ -74,7 +74,7 @@ impl Permutation {
 
     /// The permutation that belongs to a key of any length. `len` is at most [`MOST`].
     pub(crate) fn keyed(len: u64, key: &[u64]) -> Self {
-        // The smallest even numbers of rows and of columns, about the same, that have room for all.
+        // The smallest even numbers of rows and columns, about equal, that give at least `len` cells.
         let rows = len.saturating_sub(1).isqrt().saturating_add(1).next_multiple_of(2);
         let columns = len.div_ceil(rows).next_multiple_of(2).max(2);
         let state = digest(key.iter().copied().chain([len]));
@@ -121,7 +121,7 @@ impl Permutation {
         rest.iter_mut().for_each(|position| *position = self.forward(*position));
     }
 
-    /// From cell to cell until one is a record.
+    /// Cycle walking: permutes a cell until it is the number of a record.
     fn walk_on(&self, mut cell: u64) -> u64 {
         while cell >= self.len {
             [cell] = self.cells_forward([cell]);
@@ -153,7 +153,8 @@ impl Permutation {
     }
 }
 
-// Both by `min`, not by a branch, which would be guessed wrong every other time: what wraps around is the larger one.
+// Both functions use `min` and not a branch, which would be mispredicted every other time. A result that wraps around
+// is the larger one.
 
 fn turn(at: u64, by: u64, around: u64) -> u64 {
     (at + by).min((at + by).wrapping_sub(around))

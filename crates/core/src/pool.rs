@@ -1,7 +1,8 @@
-//! Threads that decode. Made when there is first enough work for them, kept for the life of the process.
+//! The thread pools that decode. A pool is started when there is first enough work for it, and is kept for the life of
+//! the process.
 //!
-//! A forked child has no threads of its parent, so it makes its own, if it is told to have any: by default a process
-//! that was started to work for another one decodes alone, because other worker processes already use the remaining cores.
+//! A forked child has none of its parent's threads. It starts its own, if it is configured to have any. By default a
+//! worker process decodes in the calling thread alone, because other worker processes already use the remaining cores.
 
 use crate::process;
 use arc_swap::ArcSwapOption;
@@ -9,25 +10,27 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Threads that are used unless somebody says how many. More do not help: they wait for memory.
+/// The most threads that are used by default. More threads do not help, because they wait for memory.
 const MOST_BY_DEFAULT: usize = 16;
 
 #[derive(Clone, Copy)]
 struct Known {
     generation: u64,
     threads: usize,
-    /// Never freed: a child must not even look at the threads of its parent, and a process ends with its own.
+    /// Never freed. A forked child must not even access the threads of its parent, and a process needs its own threads
+    /// until it ends.
     pool: &'static ThreadPool,
 }
 
 static POOLS: ArcSwapOption<Vec<Known>> = ArcSwapOption::const_empty();
 
-/// How many threads may decode if nobody says otherwise: all cores, but none besides the caller in a worker process.
+/// The default number of decoding threads: one for each core, at most 16. In a worker process, the calling thread
+/// decodes alone.
 pub fn default_threads() -> usize {
     if process::is_worker() {
         return 1;
     }
-    // Asking the system means reading files, which takes longer than many a batch.
+    // The number is cached, because `available_parallelism` reads files, which takes longer than many batches.
     static CORES: AtomicUsize = AtomicUsize::new(0);
     match CORES.load(Relaxed) {
         0 => {
@@ -39,7 +42,7 @@ pub fn default_threads() -> usize {
     }
 }
 
-/// A pool of so many threads. None where the system gives us none: then the caller does the work.
+/// The pool of `threads` threads. None if the system refuses to start any: then the caller does the work.
 pub fn of(threads: usize) -> Option<&'static ThreadPool> {
     let generation = process::generation();
     let find = |pools: &Option<Arc<Vec<Known>>>| {
@@ -51,7 +54,7 @@ pub fn of(threads: usize) -> Option<&'static ThreadPool> {
     }
     let pool: &'static ThreadPool = Box::leak(Box::new(start(threads, "anyrecord")?));
     let known = Known { generation, threads, pool };
-    // Two callers may both make one; the second stays unused, which costs nothing but its sleep.
+    // Two callers may both start a pool. The second one stays unused. Its threads only sleep.
     POOLS.rcu(|pools| {
         let mut all = pools.as_ref().map_or_else(Vec::new, |pools| Vec::clone(pools));
         if find(pools).is_none() {
@@ -62,13 +65,13 @@ pub fn of(threads: usize) -> Option<&'static ThreadPool> {
     find(&POOLS.load())
 }
 
-/// A new pool of so many threads, or of fewer if the system gives no more. None: it gives none.
+/// A new pool of `threads` threads, or of fewer if the system refuses more. None if the system starts none.
 pub fn start(threads: usize, name: &'static str) -> Option<ThreadPool> {
     let start = |count: usize| {
         let builder = ThreadPoolBuilder::new().num_threads(count);
         builder.thread_name(move |i| format!("{name}-{i}")).build().ok()
     };
     let fewer = |count: &usize| Some(count / 2).filter(|&count| count > 0);
-    // Zero would mean a thread for each core.
+    // Zero would mean one thread for each core.
     std::iter::successors(Some(threads.max(1)), fewer).find_map(start)
 }

@@ -1,13 +1,13 @@
-//! Asks the processor for memory before it is needed.
+//! Loads memory into the processor's cache before it is needed.
 //!
-//! A random read of a large file misses every cache of the processor twice: for the table's entry and for the bytes.
-//! In a batch the misses of many records can be waited for together.
+//! A random read of a large file misses every cache of the processor twice: for the table's entry and for the bytes. In
+//! a batch, the misses of many records can overlap.
 
 /// The size of a cache line on the processors that matter here.
 const LINE: usize = 64;
 
-/// The beginning of some bytes, up to `most` of them. The rest is found by the processor itself, which notices
-/// that it goes straight on.
+/// Prefetches the first bytes, up to `most` of them. The processor detects sequential access and prefetches the rest
+/// itself.
 #[inline]
 pub fn bytes(bytes: &[u8], most: usize) {
     for line in bytes[..bytes.len().min(most)].chunks(LINE) {
@@ -15,11 +15,11 @@ pub fn bytes(bytes: &[u8], most: usize) {
     }
 }
 
-/// The line that holds an address.
+/// Prefetches the cache line that holds an address.
 #[inline]
 pub fn address<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; an address that cannot be read is ignored by the processor.
+    // SAFETY: only a hint. The processor ignores an address that cannot be read.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch(at.cast::<i8>(), _MM_HINT_T0);

@@ -1,7 +1,7 @@
 //! Reading: plan, fetch, decode, deliver.
 //!
-//! One record takes the path `plan` -> `read_into` with nothing in the way: no pool, no queue, no lock, no count of
-//! who is reading. Many records take `read_batch` in [`batch`], which is the same path for many.
+//! Reading one record is `plan` -> `read_into`. It uses no thread pool, no queue, no lock and no count of readers.
+//! Reading many records is `read_batch` in `batch`: the same steps for many records.
 
 mod batch;
 mod export;
@@ -28,29 +28,29 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Scratch space that a thread keeps between reads. A larger need is met and given back.
+/// Scratch space that a thread keeps between reads. A larger buffer is freed after the read.
 const SCRATCH_KEPT: usize = 1 << 20;
 
 /// Many files as one sequence of records.
 pub struct Reader {
     shards: Vec<Arc<Shard>>,
-    /// For each shard, the number of the record behind its last one.
+    /// For each shard, the number of the first record after it.
     ends: Vec<u64>,
-    /// Decoded chunks, known by the shard's place among all and the chunk's in its file.
+    /// Decoded chunks, by the index of the shard and the index of the chunk in its file.
     cache: Cache<(usize, u64), Decoded>,
-    /// How many threads may decode a batch; none: as many as there are cores for us.
+    /// How many threads may decode a batch. None: as many as [`pool::default_threads`] returns.
     threads: Option<usize>,
-    /// What one call may hold, and what its files share.
+    /// The limits of one call, and the state that the files share.
     limits: Limits,
     files: Arc<FileSet>,
-    /// Whether reads have found the page cache warm lately.
+    /// Whether recent reads hit the page cache.
     page_cache: PageCacheHint,
-    /// How large decoded chunks have been lately.
+    /// The size of recently decoded chunks.
     expected: ExpectedChunk,
     closed: AtomicBool,
 }
 
-/// Where a record is, and the shortest way to it.
+/// Where a record is, and the fastest way to read it.
 pub struct Plan<'a> {
     index: u64,
     shard: usize,
@@ -61,14 +61,14 @@ pub struct Plan<'a> {
 }
 
 enum PlannedRead {
-    /// The chunk is unpacked already.
+    /// The decoded chunk is in the cache.
     Kept(Row),
-    /// It has to be read.
+    /// The record has to be read from the storage.
     Stored(Way),
 }
 
 impl Plan<'_> {
-    /// The size of the record, where it is known before reading.
+    /// The size of the record, if it is known before reading.
     #[inline]
     pub fn size(&self) -> Result<Option<usize>> {
         match &self.place {
@@ -98,8 +98,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Asks for the beginning of the record's bytes, which come into the processor's cache while the caller makes room
-    /// for them.
+    /// Prefetches the beginning of the record's bytes into the processor's cache. Meanwhile the caller can allocate
+    /// memory for the record.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(range) = self.stored()
@@ -109,13 +109,14 @@ impl Plan<'_> {
         }
     }
 
-    /// Adds the file and the record to the error for a record that there is no memory for.
+    /// Adds the file and the record to an out-of-memory error. Other errors stay unchanged.
     #[cold]
     pub fn attribute_memory(&self, error: Error) -> Error {
         if matches!(error.kind(), Kind::Memory) { self.attribute(error) } else { error }
     }
 
-    /// Adds the file and the record to an error. If the file was truncated meanwhile, that is reported instead of the damage.
+    /// Adds the file and the record to an error. If the file was truncated meanwhile, that is reported instead of the
+    /// damage.
     #[cold]
     fn attribute(&self, error: Error) -> Error {
         let storage = self.source.storage();
@@ -146,8 +147,9 @@ impl AsRef<[u8]> for Row {
 }
 
 impl Reader {
-    /// The records of all shards, one after the other. `cache_bytes` bounds the decoded chunks that are kept;
-    /// `threads` how many of them decode a batch (1: the caller alone; none: what there are cores for).
+    /// The records of all shards, one after the other. `cache_bytes` limits the cache of decoded chunks. `threads` is
+    /// the number of threads that decode a batch (1: the caller alone; none: a default that depends on the number of
+    /// cores).
     pub fn new(shards: Vec<Arc<Shard>>, cache_bytes: usize, threads: Option<usize>) -> Result<Self> {
         let mut end = 0u64;
         let mut ends = Vec::with_capacity(shards.len());
@@ -192,12 +194,12 @@ impl Reader {
         &self.shards
     }
 
-    /// How many bytes of decoded chunks are kept at the most.
+    /// The most bytes of decoded chunks that the cache holds.
     pub fn cache_bytes(&self) -> usize {
         self.cache.limit()
     }
 
-    /// Gives all descriptors and caches back; every read from now on is an error.
+    /// Releases all file descriptors and caches. Every later read is an error.
     pub fn close(&self) {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.cache.clear();
@@ -231,20 +233,21 @@ impl Reader {
         Ok((shard, self.shards[shard].first() + (index - begin)))
     }
 
-    /// An error if it was closed.
+    /// Returns an error if the reader was closed.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
     }
 
-    /// Finds the way to a record. No I/O, unless its file is not open yet or keeps its table on disk.
+    /// Finds the way to a record. Does no I/O, unless the file is not open yet or keeps its table on disk.
     pub fn plan(&self, index: u64, cx: &Cx<'_>) -> Result<Plan<'_>> {
         self.check_open()?;
         let (shard, record) = self.shard_of(index)?;
         self.plan_in(self.shards[shard].source(cx)?, index, shard, record)
     }
 
-    /// [`plan`](Self::plan) without I/O: none where the file is not open yet.
+    /// Like [`plan`](Self::plan), but opens no file: none if the file is not open yet. Does no I/O, unless the file
+    /// keeps its table on disk.
     #[inline]
     pub fn plan_if_open(&self, index: u64) -> Result<Option<Plan<'_>>> {
         self.check_open()?;
@@ -264,7 +267,7 @@ impl Reader {
 
     #[inline]
     fn place_of(&self, source: &Source, shard: usize, record: u64) -> Result<PlannedRead> {
-        // A shorter way to it may be known, but none is as short as its chunk that is unpacked already.
+        // The table may know a short way to the record, but none is as short as a decoded chunk in the cache.
         if let Some((chunk, row)) = source.table.shared_chunk(record)
             && let Some(row) = self.kept(shard, chunk, row)
         {
@@ -279,7 +282,8 @@ impl Reader {
         Ok(PlannedRead::Stored(way))
     }
 
-    /// How many records share a record's chunk and are unpacked together with it; none where it is read alone.
+    /// How many records share the record's chunk and are decoded together with it. None if the record is read alone, or
+    /// its file is not open yet.
     pub fn group_of(&self, index: u64) -> Option<u64> {
         match self.plan_if_open(index).ok()??.place {
             PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
@@ -288,25 +292,25 @@ impl Reader {
         }
     }
 
-    /// The record, if its chunk is unpacked already.
+    /// The record, if its decoded chunk is in the cache.
     fn kept(&self, shard: usize, chunk: u64, row: u64) -> Option<Row> {
         let row = Row { chunk: self.cache.get((shard, chunk))?, row };
         row.chunk.row(row.row).is_some().then_some(row)
     }
 
-    /// The size of a record, where it is known before reading.
+    /// The size of a record, if it is known before reading.
     pub fn size(&self, index: u64, cx: &Cx<'_>) -> Result<Option<u64>> {
         self.check_open()?;
         let (shard, record) = self.shard_of(index)?;
         self.shards[shard].source(cx)?.table.size(record)
     }
 
-    /// Whether reads have been hot lately.
+    /// Whether recent reads hit the page cache.
     pub fn is_warm(&self) -> bool {
         self.page_cache.is_warm()
     }
 
-    /// Whether reading a record is likely to be over sooner than another thread could use the time.
+    /// Whether reading a record is likely to end before another thread could make use of the time.
     #[inline]
     pub fn is_quick(&self, plan: &Plan<'_>) -> bool {
         match plan.source.mapped() {
@@ -315,7 +319,7 @@ impl Reader {
         }
     }
 
-    /// Reads a record of known size into its place.
+    /// Reads a record of known size into `out`.
     #[inline]
     pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         let is_called =
@@ -324,7 +328,8 @@ impl Reader {
         self.page_cache.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.attribute(e))
     }
 
-    /// Reads a record whose size is not known before: its chunk is unpacked and kept for its neighbours.
+    /// Reads a record whose size is not known before reading. Its chunk is decoded and cached, because it also holds
+    /// the neighbouring records.
     pub fn read_row(&self, plan: &Plan<'_>, cx: &Cx<'_>) -> Result<Row> {
         match &plan.place {
             PlannedRead::Stored(Way::Shared(chunk, row)) => {
@@ -343,7 +348,7 @@ impl Reader {
         }
     }
 
-    /// Keeps an unpacked chunk for others.
+    /// Puts a decoded chunk into the cache.
     fn keep(&self, plan: &Plan<'_>, chunk: &Chunk, decoded: Decoded) -> Arc<Decoded> {
         let decoded = Arc::new(decoded);
         self.expected.note(decoded.memory());
@@ -378,7 +383,7 @@ fn closed() -> Error {
     Error::closed("these records are closed").hint("open them again")
 }
 
-/// A row of the chunk that the plan led to.
+/// A row of the decoded chunk of a plan. An error if the chunk has too few rows.
 fn row_of(plan: &Plan<'_>, chunk: &Chunk, decoded: Arc<Decoded>, row: u64) -> Result<Row> {
     if decoded.row(row).is_some() {
         return Ok(Row { chunk: decoded, row });
@@ -394,14 +399,14 @@ fn row_of(plan: &Plan<'_>, chunk: &Chunk, decoded: Arc<Decoded>, row: u64) -> Re
 /// How a mapped file is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// Out of the map: nothing is faster for what the page cache has.
+    /// From the memory map. This is the fastest way if the page cache has the data.
     Map,
-    /// By a system call. One call requests all pages of a cold record; the map would fault on each in turn. With
-    /// sixteen threads on two cores that is a third faster.
+    /// By a system call. One call requests all pages of a cold record, while the memory map would fault on each page in
+    /// turn. With sixteen threads on two cores, a system call is a third faster.
     Call,
 }
 
-/// Puts a record of known size into its place.
+/// Reads a record of known size into `out`.
 #[inline]
 fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
     let source = plan.source;
@@ -432,7 +437,7 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
     }
 }
 
-/// Calls `act` with stored bytes: in place where they are in memory, else read into scratch space.
+/// Calls `act` with stored bytes: in place if they are in memory, else read into scratch space.
 fn with_stored<T>(
     source: &Source,
     range: &Range<u64>,
@@ -448,7 +453,7 @@ fn with_stored<T>(
         return borrowed.with(source.is_verified, cx, act);
     }
     let length = stored_length(source, range)?;
-    // Taken, not borrowed: a storage in Python may read records itself while it is being read from.
+    // The buffer is taken, not borrowed, because a storage in Python may read other records during this read.
     let mut scratch = SCRATCH.take();
     if scratch.len() < length {
         scratch = bytes::zeroed("chunk", length as u64)?;
@@ -461,7 +466,7 @@ fn with_stored<T>(
     result
 }
 
-/// Stored bytes in place, if they can be had.
+/// Stored bytes in place, if they can be borrowed.
 #[inline]
 fn borrow(source: &Source, at: u64, length: usize, by: By) -> Result<Option<Borrowed<'_>>> {
     if by == By::Call {
@@ -470,7 +475,7 @@ fn borrow(source: &Source, at: u64, length: usize, by: By) -> Result<Option<Borr
     source.mapped().map_or(Ok(None), |mapped| mapped.borrow(at, length))
 }
 
-/// How many bytes a chunk takes in the file, which has them.
+/// The stored length of a chunk. An error if the file does not have all of its bytes.
 #[inline]
 fn stored_length(source: &Source, range: &Range<u64>) -> Result<usize> {
     let length = range.end.saturating_sub(range.start);

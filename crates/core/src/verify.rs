@@ -1,4 +1,4 @@
-//! Every byte of a file accounted for.
+//! Verifies a file: accounts for every byte of it.
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::shard::RecordRange;
 use crate::storage::Storage;
 use std::ops::Range;
 
-/// Problems kept in a report; further ones are only counted, so that a file of garbage cannot fill the memory.
+/// The most problems kept in a report. Further ones are only counted, so that a file of garbage cannot fill the memory.
 const PROBLEMS_KEPT: usize = 1000;
 
 /// What [`verify`] found. `record_bytes`, `meta_bytes`, `unused_bytes` and `damaged_bytes` add up to `file_bytes`.
@@ -18,25 +18,26 @@ pub struct Report {
     pub format: &'static str,
     /// Size of the file.
     pub file_bytes: u64,
-    /// Records in undamaged chunks, for each range that was asked for.
+    /// Records in undamaged chunks, for each requested range.
     pub records: Vec<u64>,
-    /// Undamaged chunks that hold them, for each range that was asked for.
+    /// Undamaged chunks that hold these records, for each requested range.
     pub chunks: Vec<u64>,
-    /// Bytes of the file that hold undamaged records, as they are stored.
+    /// Stored bytes of undamaged records in the file.
     pub record_bytes: u64,
     /// The bytes of those records, decoded.
     pub decoded_bytes: u64,
     /// Bytes of structure: headers, tables, padding.
     pub meta_bytes: u64,
-    /// Stretches that no reader looks at and no hash covers, at most the first thousand. Allowed, but worth knowing.
+    /// Byte ranges that no reader uses and no hash covers, at most the first thousand. They are allowed, but worth
+    /// knowing.
     pub unused: Vec<Range<u64>>,
-    /// The bytes of all such stretches.
+    /// The number of bytes in all such ranges.
     pub unused_bytes: u64,
-    /// Stretches that are not as they should be, at most the first thousand: one for each of `problems`.
+    /// Damaged byte ranges, at most the first thousand. There is one for each of `problems`.
     pub damaged: Vec<Range<u64>>,
-    /// The bytes of all such stretches.
+    /// The number of bytes in all such ranges.
     pub damaged_bytes: u64,
-    /// What is wrong, in the order of the file; at most the first thousand. Each names the first record that is lost, as
+    /// The problems in the order of the file, at most the first thousand. Each names the first record that is lost, as
     /// [`Span::Damage`] does.
     pub problems: Vec<Error>,
     /// How many problems there are in all.
@@ -50,10 +51,11 @@ impl Report {
     }
 }
 
-/// Reads and checks every byte of a file. `progress` is told how far it has come, and may stop it with an error.
+/// Reads and checks every byte of a file. `progress` is called with the number of bytes checked so far. An error from
+/// `progress` stops the call.
 ///
-/// `parts` are ranges of records; those are what is counted. Damage anywhere in the file is in the report. An error is
-/// returned only where reading itself failed, no format fits, or an undamaged file does not have all records of a range.
+/// `parts` are the ranges of records to count. The report contains damage anywhere in the file. An error is returned
+/// only if a read failed, no format fits, or an undamaged file does not have all records of a range.
 pub fn verify(
     storage: &dyn Storage,
     format: Option<&str>,
@@ -76,14 +78,14 @@ pub fn verify(
     verify().map_err(|e: Error| e.in_file(storage.name()))
 }
 
-/// A report on its way.
+/// A report that is being built.
 struct Account<'a> {
     storage: &'a dyn Storage,
     parts: &'a [RecordRange],
     report: Report,
     /// Where the last span ended.
     reached: u64,
-    /// Number of the record behind the last one that was found.
+    /// The number after that of the last record found.
     records: u64,
 }
 
@@ -128,7 +130,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Counts the records of a chunk in each of the ranges that were asked for.
+    /// Counts the records of a chunk in each of the requested ranges.
     fn count(&mut self, found: Range<u64>) {
         let counts = self.report.records.iter_mut().zip(&mut self.report.chunks);
         for (part, (records, chunks)) in self.parts.iter().zip(counts) {
@@ -148,7 +150,7 @@ impl<'a> Account<'a> {
         }
     }
 
-    /// Bytes up to `end` that no span has covered: a mistake of the walk.
+    /// Reports bytes up to `end` that no span has covered. This is a bug of the walk.
     fn gap(&mut self, end: u64) {
         let at = self.reached;
         let error = Error::format("bytes that no part of the file accounts for").at(at);

@@ -1,7 +1,7 @@
-//! Memory is taken for bytes that are there, not for bytes that are claimed.
+//! Memory is allocated for bytes that exist, not for bytes that are only claimed.
 //!
-//! Every chunk here is some kilobytes long, its hashes are right, and it claims gigabytes somewhere. What the decoder
-//! allocates meanwhile is counted.
+//! Every chunk here has a few kilobytes and correct hashes, and claims gigabytes somewhere. The tests count what the
+//! decoder allocates.
 
 use anyrecord::budget::Budget;
 use anyrecord::bytes::{put_varint, varint_len};
@@ -15,7 +15,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Counts live bytes. Refuses to go beyond [`REFUSED`], so that a decoder that believes a claim does no harm.
+/// Counts live bytes. Refuses to go beyond [`REFUSED`], so that a decoder that trusts a claim does no harm.
 struct Counting;
 
 const REFUSED: usize = 1 << 30;
@@ -24,7 +24,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 /// One measurement at a time.
 static MEASURING: Mutex<()> = Mutex::new(());
 
-// SAFETY: everything is done by the system's allocator; counting changes nothing of it.
+// SAFETY: the system's allocator does everything. Counting does not change what it does.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -48,9 +48,9 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 const CODECS: [Codec; 4] = [Codec::None, Codec::Brotli, Codec::Zstd, Codec::Snappy];
-/// What is claimed.
+/// The claimed size.
 const HUGE: u64 = 4 << 30;
-/// What a chunk of some kilobytes may take. The largest part is a window of brotli.
+/// The memory that a chunk of a few kilobytes may take. The largest part is the window of brotli.
 const MOST: usize = 40 << 20;
 
 /// A chunk at byte 64 of a file, with all hashes right.
@@ -78,12 +78,12 @@ fn blob(codec: Codec, bytes: &[u8], size: u64) -> Vec<u8> {
     [varint(size), packed].concat()
 }
 
-/// `bytes` as a blob of what they are.
+/// `bytes` as a blob that declares its true size.
 fn true_blob(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     blob(codec, bytes, bytes.len() as u64)
 }
 
-/// A zstd frame that claims to have `size` bytes, and to need all of them as its window or one of 2 GiB.
+/// A zstd frame that claims to have `size` bytes. Its window is claimed to be all of them (single segment), or 2 GiB.
 fn zstd_claiming(bytes: &[u8], size: u64, single_segment: bool) -> Vec<u8> {
     let mut out = varint(size);
     out.extend([0x28, 0xb5, 0x2f, 0xfd, if single_segment { 0xe0 } else { 0xc0 }]);
@@ -110,7 +110,7 @@ fn varint(value: u64) -> Vec<u8> {
     out
 }
 
-/// Decodes a chunk that must be refused; returns why, and how much memory it took at most.
+/// Decodes a chunk that must be refused. Returns the error, and the most memory that was in use.
 fn refused(name: &str, chunk: &[u8]) -> (Error, usize) {
     let limits = Limits::default();
     let files = FileSet::new(&limits);
@@ -121,10 +121,10 @@ fn refused(name: &str, chunk: &[u8]) -> (Error, usize) {
     let decoded = view.decode(&Cx::new(&budget));
     let peak = PEAK.load(Relaxed) - before;
     assert_eq!(budget.held(), 0, "{name}: something is still held");
-    (decoded.err().unwrap_or_else(|| panic!("{name}: it is believed")), peak)
+    (decoded.err().unwrap_or_else(|| panic!("{name}: the claim is trusted")), peak)
 }
 
-/// Checks that a chunk is refused for what it is, in little memory; returns why.
+/// Checks that a chunk is refused as malformed, with little memory. Returns the error message.
 fn check(name: &str, chunk: &[u8]) -> String {
     check_within(MOST, name, chunk)
 }
@@ -201,7 +201,7 @@ fn lists_in_a_header_take_a_few_times_its_bytes() {
     let states = [varint(0), varint(0), varint(count / 2), zeros(count)].concat();
     for (name, header) in [("buckets", buckets), ("buffers", buffers), ("states", states)] {
         let mut data = transposed(Codec::Zstd, &true_blob(Codec::Zstd, &header), &[], &[]);
-        // Bytes behind it, so that so long a header is allowed.
+        // More bytes after the header, so that such a long header is allowed.
         data.extend(vec![0; 4000]);
         check_within(30 * header.len(), name, &chunk(kind::TRANSPOSED, &data, 1, HUGE));
     }

@@ -1,4 +1,4 @@
-//! While one large chunk is decoded, the caller is asked often whether to go on, and is heard.
+//! While one large chunk is decoded, the interruption check runs often, and can stop the call.
 
 use anyrecord::budget::Budget;
 use anyrecord::bytes::put_varint;
@@ -14,10 +14,10 @@ use anyrecord::storage::output::ForwardOutput;
 use anyrecord::{Cx, Error, Limits, Result};
 use std::cell::Cell;
 
-/// Decompressed between two questions, at most.
+/// The most bytes decompressed between two checks.
 const OFTEN: usize = 1 << 20;
 
-/// Calls `act` with a context that stops at question `last`; returns how many questions there were.
+/// Calls `act` with a context that stops at check number `last`. Returns how many checks there were.
 fn asked<T>(last: usize, act: impl FnOnce(&Cx<'_>) -> Result<T>) -> (Result<T>, usize) {
     let limits = Limits::default();
     let files = FileSet::new(&limits);
@@ -32,7 +32,7 @@ fn asked<T>(last: usize, act: impl FnOnce(&Cx<'_>) -> Result<T>) -> (Result<T>, 
     (result, questions.get())
 }
 
-/// Checks that `act` gives `expected`, asks often, and ends with any question that is answered so.
+/// Checks that `act` returns `expected`, runs the interruption check often, and ends at any check that stops it.
 fn check(name: &str, expected: &[u8], act: impl Fn(&Cx<'_>) -> Result<Vec<u8>>) {
     let (found, questions) = asked(usize::MAX, &act);
     assert!(found.unwrap() == expected, "{name}: other bytes");
@@ -44,7 +44,7 @@ fn check(name: &str, expected: &[u8], act: impl Fn(&Cx<'_>) -> Result<Vec<u8>>) 
     }
 }
 
-/// Neither random nor a single run: copies, literals and changing distances.
+/// Data that is neither random nor a single run: copies, literals and changing distances.
 fn text(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut out = Vec::with_capacity(length + 64);

@@ -1,7 +1,7 @@
-//! A heap for counting instructions: a block costs the same, whatever was allocated before it.
+//! A heap for counting instructions: a block always costs the same, no matter what was allocated before it.
 //!
-//! What the system's `malloc` needs for a block depends on which blocks are free, and that on the length of a path or on
-//! a read that was slow. A tenth of a read can come and go that way, while the code stays the same.
+//! The cost of a block from the system's `malloc` depends on which blocks are free, and that depends on the length of a
+//! path or on a read that was slow. It can change the cost of a read by a tenth, while the code stays the same.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -13,7 +13,7 @@ const CLASSES: usize = usize::BITS as usize;
 const SMALLEST: usize = 64;
 const PAGE: usize = 4096;
 
-/// Blocks of powers of two, each power with a list of those that are free. Nothing goes back to the system.
+/// Blocks of powers of two. Each power has a list of free blocks. No memory is returned to the system.
 pub struct Heap {
     is_locked: AtomicBool,
     free: UnsafeCell<[*mut u8; CLASSES]>,
@@ -31,19 +31,19 @@ impl Heap {
         while self.is_locked.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
-        // SAFETY: whoever has set the flag is alone here until it is cleared.
+        // SAFETY: only the thread that has set the flag is here, until it clears the flag.
         let result = act(unsafe { &mut *self.free.get() });
         self.is_locked.store(false, Ordering::Release);
         result
     }
 }
 
-/// The size of the block for a layout; none for what no memory is large enough for.
+/// The size of the block for a layout. None if it would overflow.
 fn block_size(layout: Layout) -> Option<usize> {
     layout.size().max(layout.align()).max(SMALLEST).checked_next_power_of_two()
 }
 
-// SAFETY: a block is at least as large and as aligned as its layout asks, and is in a list only while nobody has it.
+// SAFETY: a block is at least as large and as aligned as its layout requires, and is in a list only while it is free.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(size) = block_size(layout) else { return null_mut() };
@@ -70,7 +70,7 @@ unsafe impl GlobalAlloc for Heap {
         let Some(size) = block_size(layout) else { return };
         self.locked(|free| {
             let first = &mut free[size.trailing_zeros() as usize];
-            // SAFETY: nobody has the block any more, and an address fits into the smallest one.
+            // SAFETY: the block is not in use any more, and an address fits into the smallest block.
             unsafe { block.cast::<*mut u8>().write(*first) };
             *first = block;
         });

@@ -1,11 +1,11 @@
-//! A bijection, in both directions, well mixed for few and for many elements, and the same for ever.
+//! The permutation is a bijection in both directions, is well mixed for few and for many elements, and never changes.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// Record numbers at these positions of `Permutation::new(len, seed, epoch)`, worked out by a separate program from
-/// the description in the module's documentation. They never change: checkpoints depend on them.
+/// Record numbers at these positions of `Permutation::new(len, seed, epoch)`, computed by a separate program from the
+/// description in the module's documentation. They never change: checkpoints depend on them.
 #[expect(clippy::type_complexity, reason = "a table, written out")]
 const GOLDEN: &[((u64, u64, u64), &[(u64, u64)])] = &[
     ((1, 0, 0), &[(0, 0)]),
@@ -88,7 +88,7 @@ proptest! {
     }
 }
 
-/// How far counts are from equal, in standard deviations of what chance would do: chi-square, made comparable.
+/// How far counts are from equal: chi-square, in standard deviations from what chance would give.
 fn unevenness(counts: impl IntoIterator<Item = u64>, cells: u64, degrees: u64, total: u64) -> f64 {
     let expected = total as f64 / cells as f64;
     let (mut chi, mut seen) = (0.0, 0);
@@ -100,7 +100,7 @@ fn unevenness(counts: impl IntoIterator<Item = u64>, cells: u64, degrees: u64, t
     (chi - degrees as f64) / (2.0 * degrees as f64).sqrt()
 }
 
-/// Everything here is computed from fixed seeds, so a figure either holds for ever or never did.
+/// Everything here is computed from fixed seeds, so the result is the same in every run.
 fn fair(unevenness: f64, what: &str) {
     assert!(unevenness.abs() < 4.0, "{what}: {unevenness:.1} standard deviations from chance");
 }
@@ -124,7 +124,7 @@ fn all_orders_of_a_few_are_equally_likely() {
 
 #[test]
 fn half_of_all_orders_are_odd() {
-    // Squares of odd numbers are where a table with odd sides would have exactly as many cells as there are records.
+    // For squares of odd numbers, a table with odd sides would have exactly as many cells as there are records.
     for len in [9u64, 25, 49] {
         let epochs = 2000;
         let is_odd = |epoch: &u64| {
@@ -148,7 +148,7 @@ fn every_record_is_equally_likely_at_every_position() {
                 table[position * len as usize + record as usize] += 1;
             }
         }
-        // The sums of rows and columns are given, which takes their degrees of freedom away and 1/len of the spread.
+        // The sums of rows and columns are fixed, which removes their degrees of freedom, and 1/len of the spread.
         let free = (len - 1) * (len - 1);
         let found = unevenness(table, len * len, free, epochs * len);
         fair(found, &format!("positions and records of {len}"));
@@ -158,7 +158,7 @@ fn every_record_is_equally_likely_at_every_position() {
 #[test]
 fn neighbours_part_at_random() {
     for len in [30u64, 81] {
-        // (where position 0 went, where position 1 went), for all pairs that can be.
+        // (where position 0 went, where position 1 went), for all possible pairs.
         let total = len * (len - 1) * 20;
         let mut pairs: HashMap<(u64, u64), u64> = HashMap::new();
         for epoch in 0..total {
@@ -175,12 +175,12 @@ fn a_long_order_looks_like_chance() {
     for len in [50_000u64, 250_000] {
         let (this, next) = (listed(len, 1, 0), listed(len, 1, 1));
         let (n, root) = (len as f64, (len as f64).sqrt());
-        // Records one place apart lie a third of the whole apart; their distances spread by n / sqrt(18).
+        // The mean distance of neighbouring records is a third of the length. The distances spread by n / sqrt(18).
         let apart: u64 = this.windows(2).map(|w| w[0].abs_diff(w[1])).sum();
         fair((apart as f64 / n - n / 3.0) / (n / 18f64.sqrt() / root), "mean distance of neighbours");
         let rising = this.windows(2).filter(|w| w[0] < w[1]).count() as f64;
         fair((rising - n / 2.0) / (n / 12.0).sqrt(), "rising neighbours");
-        // One record stays in place on the average, and one is where it was in another epoch or seed.
+        // On average, one record stays in place, and one has the same place in another epoch or seed.
         let stayed = this.iter().enumerate().filter(|&(position, &record)| position as u64 == record).count();
         assert!(stayed < 6, "{stayed} stayed");
         let other_seed = listed(len, 2, 0);

@@ -1,4 +1,4 @@
-//! Many records in one read: planned together, fetched together, delivered in the order asked for.
+//! Many records in one read: planned together, fetched together, delivered in the requested order.
 
 use super::spread::{OnDrop, Team, locked};
 use super::{By, Plan, PlannedRead, Reader, Row, fill, row_of, stored_length, with_stored};
@@ -15,38 +15,38 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Records planned at once: enough for any training batch, and a bound on what a plan of millions would take.
+/// Records planned at once: enough for any training batch, and a bound on the memory for a plan of millions.
 const BLOCK: usize = 4096;
-/// Unpacked chunks held at once, before their records are copied out.
+/// Bytes of decoded chunks held at once, before their records are copied out.
 const HELD_BYTES: usize = 32 << 20;
 /// Stored bytes fetched at once.
 const FETCH_BYTES: u64 = 16 << 20;
-/// Records fetched at once: enough for the queue of any disk, and few enough to be decoded while the next come.
+/// Records fetched at once: enough for the queue of any disk, and few enough to be decoded while the next are fetched.
 const WAVE: usize = 256;
 /// How many fetched waves may wait to be decoded.
 const WAVES_HELD: usize = 4;
-/// How many records ahead a table entry is prefetched, and the bytes of a record.
+/// How many records ahead a table entry is prefetched, and how many records ahead the bytes of a record.
 const ENTRIES_AHEAD: usize = 16;
 const BYTES_AHEAD: usize = 4;
-/// Ranges of a batch that are looked up in the page cache, to tell whether the batch is cold.
+/// Ranges of a batch that are looked up in the page cache, to find out whether the batch is cold.
 const PROBES: usize = 8;
 
 // Rough costs in nanoseconds, to decide whether a second thread is worth it.
-/// A record, besides its bytes.
+/// A record, in addition to its bytes.
 const RECORD: u64 = 150;
-/// A record that is decompressed, besides its bytes, which take a nanosecond each.
+/// A record that is decompressed, in addition to its bytes, which take a nanosecond each.
 const PACKED_RECORD: u64 = 1000;
 /// Bytes copied and hashed in one nanosecond.
 const COPIED_IN_A_NANOSECOND: u64 = 5;
-/// A stored byte of a chunk that is unpacked.
+/// A stored byte of a chunk that is decoded.
 const CHUNK_BYTE: u64 = 2;
 
-/// A record whose size is known, and its place.
+/// A record whose size is known, and its destination.
 type Job<'p, 'a, 'o> = (&'p Plan<'a>, &'o mut [u8]);
 
 /// Where the records of a batch go.
 pub trait Deliver {
-    /// Makes room for records: `(position in the batch, size)` each. Returns their places, in that order.
+    /// Makes room for records: `(position in the batch, size)` each. Returns their buffers, in that order.
     ///
     /// Called once or a few times in a batch, never once for each record.
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>>;
@@ -60,7 +60,8 @@ impl Deliver for Vec<Vec<u8>> {
         for &(position, size) in wanted {
             self[position].resize(size, 0);
         }
-        // Mutable places in any order out of one vector: taken in order of position, then put back in theirs.
+        // The vectors are borrowed in order of position, because one pass can borrow each of them only once. Then they
+        // are put into the requested order.
         let mut order: Vec<usize> = (0..wanted.len()).collect();
         order.sort_unstable_by_key(|&i| wanted[i].0);
         let mut places: Vec<Option<&mut [u8]>> = wanted.iter().map(|_| None).collect();
@@ -99,7 +100,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Tells that records will be read soon. If reads have been cold lately, their bytes begin to come from the disk.
+    /// Announces that records will be read soon. If recent reads missed the page cache, the disk begins to read their
+    /// bytes.
     pub fn will_read(&self, indices: &[u64], cx: &Cx<'_>) {
         if !self.page_cache.is_warm()
             && let Ok(plans) = self.plan_all(&indices[..indices.len().min(BLOCK)], cx)
@@ -122,7 +124,7 @@ impl Reader {
         Ok(plans)
     }
 
-    /// Records whose size is known: all places are made first, and filled straight from the storage.
+    /// Reads records whose size is known: all buffers are allocated first, and filled straight from the storage.
     fn read_sized<'p, 'a: 'p>(
         &self,
         plans: impl Iterator<Item = &'p Plan<'a>> + Clone,
@@ -146,7 +148,7 @@ impl Reader {
         self.page_cache.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, cx, fill_all))
     }
 
-    /// Fetches what is cold together, if reads have been cold lately and a look at some of it says that it is.
+    /// Fetches cold ranges together, if recent reads missed the page cache and a check of some ranges finds a cold one.
     fn prefetch_batch<'p, 'a: 'p>(&self, plans: impl Iterator<Item = &'p Plan<'a>>) {
         if self.page_cache.is_warm() {
             return;
@@ -174,8 +176,8 @@ impl Reader {
         }
     }
 
-    /// Records of storages that are not in memory: many are fetched at once, from all files together, and while the
-    /// next come, others that have come are decoded.
+    /// Reads records of storages that are not in memory. Many are fetched at once, from all files together. While the
+    /// next ones are fetched, the previous ones are decoded.
     fn read_unmapped(&self, mut jobs: Vec<Job<'_, '_, '_>>, cx: &Cx<'_>) -> Result<()> {
         jobs.sort_by_key(|(plan, _)| plan.shard);
         let cost = jobs.iter().map(|(plan, place)| plan.cost(place.len())).sum();
@@ -187,7 +189,7 @@ impl Reader {
             rest = later;
         }
         let Some(pool) = self.pool_for(cost, waves.len()) else {
-            // One wave has nothing to overlap with, but may be work for several all the same.
+            // One wave has nothing to overlap with, but several threads can still share its work.
             let one = |wave| self.spread(&mut Fetched::of(wave, cx)?.items(), cost, cx, decode_items);
             return waves.into_iter().try_for_each(one);
         };
@@ -217,7 +219,7 @@ impl Reader {
                         break;
                     }
                 }
-                // All are there; the calling thread decodes what nobody has begun.
+                // All waves are fetched. The calling thread decodes those that no other thread has begun.
                 let own = || team.cancelled().check().and_then(|()| cx.check());
                 while decode_next(&Cx { budget, stop: &own }) {}
                 helpers.wait(team.cancelled(), cx)
@@ -227,8 +229,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Records that share chunks with others: chunks are unpacked once, and their rows copied out together. As many
-    /// chunks are unpacked at once as are expected to be [`HELD_BYTES`] together.
+    /// Reads records that share chunks with others. Each chunk is decoded once, and its rows are copied out together.
+    /// As many chunks are decoded at once as are expected to take [`HELD_BYTES`] together.
     fn read_shared(
         &self,
         mut plans: Vec<(usize, &Plan<'_>)>,
@@ -247,7 +249,7 @@ impl Reader {
             let firsts: Vec<_> = now.iter().map(|group| group[0].1).collect();
             self.prefetch_batch(firsts.iter().copied());
             let decoded = match self.decode_all(&firsts, cx) {
-                // Too many at once for the budget, but perhaps not alone, once the rows are copied out.
+                // Too many chunks at once for the budget. After the rows are copied out, a single chunk may fit.
                 Err(error) if cx.budget.is_exhausted(&error) && (firsts.len() > 1 || held.bytes() > 0) => {
                     self.copy_out(&rows, out, cx).map_err(|e| firsts[0].attribute_memory(e))?;
                     (rows, held, most) = (Vec::new(), cx.budget.hold(0)?, 1);
@@ -257,7 +259,7 @@ impl Reader {
             };
             rest = later;
             for (group, decoded) in now.iter().zip(decoded) {
-                // What is decoded is there already; a budget that it does not fit in makes room at once.
+                // The decoded chunk is in memory already. If it exceeds the budget, the rows are copied out at once.
                 let is_over = held.grow(decoded.memory() as u64).is_err();
                 for (position, plan) in *group {
                     if let PlannedRead::Stored(Way::Shared(chunk, row)) = &plan.place {
@@ -278,7 +280,7 @@ impl Reader {
         })
     }
 
-    /// Unpacks a chunk for each plan, and keeps it.
+    /// Decodes the chunk of each plan, and caches it.
     fn decode_all(&self, plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Arc<Decoded>>> {
         let mut cost = 0;
         let mut jobs = Vec::with_capacity(plans.len());
@@ -314,12 +316,11 @@ impl Reader {
     }
 }
 
-/// Records whose stored bytes have come: those that are stored as they are into their places, the others
-/// into a buffer.
+/// Fetched records: those that are stored uncompressed are in their destinations, the others in a buffer.
 struct Fetched<'j, 'p, 'a, 'o> {
     jobs: &'j mut [Job<'p, 'a, 'o>],
     buffer: Vec<u8>,
-    /// How many bytes of the buffer belong to each.
+    /// How many bytes of the buffer belong to each record.
     lengths: Vec<usize>,
 }
 
@@ -337,8 +338,8 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
         let mut buffer = bytes::zeroed("chunks", lengths.iter().sum::<usize>() as u64)?;
         let mut rest = &mut buffer[..];
         let reads = jobs.iter_mut().zip(&lengths).filter_map(|((plan, place), &length)| {
-            let (stored, behind) = std::mem::take(&mut rest).split_at_mut(length);
-            rest = behind;
+            let (stored, later) = std::mem::take(&mut rest).split_at_mut(length);
+            rest = later;
             let op = match &plan.place {
                 PlannedRead::Stored(Way::Plain(range)) => ReadOp { at: range.start, out: place },
                 PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
@@ -352,22 +353,22 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
         Ok(Fetched { jobs, buffer, lengths })
     }
 
-    /// Each record, its place, and its stored bytes if they are in the buffer.
+    /// Each record, its destination, and its stored bytes if they are in the buffer.
     fn items(&mut self) -> Vec<Item<'_>> {
         let mut rest = &self.buffer[..];
         let with_stored = self.jobs.iter_mut().zip(&self.lengths).map(|((plan, place), &length)| {
-            let (stored, behind) = rest.split_at(length);
-            rest = behind;
+            let (stored, later) = rest.split_at(length);
+            rest = later;
             (*plan, &mut **place, stored)
         });
         with_stored.collect()
     }
 }
 
-/// A record that was fetched: its plan, its place, its stored bytes.
+/// A fetched record: its plan, its destination, its stored bytes.
 type Item<'i> = (&'i Plan<'i>, &'i mut [u8], &'i [u8]);
 
-/// Checks and unpacks records that were fetched.
+/// Checks and decodes fetched records.
 fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
     items.iter_mut().try_for_each(|(plan, place, stored)| {
         let table = &plan.source.table;
@@ -387,7 +388,7 @@ impl Plan<'_> {
         matches!(self.place, PlannedRead::Kept(_)) || self.source.is_mapped()
     }
 
-    /// About how many nanoseconds it takes to put a record of that size into its place.
+    /// About how many nanoseconds it takes to read a record of that size.
     fn cost(&self, size: usize) -> u64 {
         match &self.place {
             PlannedRead::Stored(Way::Alone { .. }) if self.source.is_packed => PACKED_RECORD + size as u64,
@@ -396,7 +397,7 @@ impl Plan<'_> {
     }
 }
 
-/// Fills the places of records whose bytes are mapped or in memory.
+/// Reads records whose bytes are mapped or in memory.
 fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
     for i in 0..jobs.len() {
         if let Some((next, _)) = jobs.get(i + BYTES_AHEAD) {
@@ -434,7 +435,7 @@ fn fetch_planned<'p, 'a: 'p, 'o>(
     reads: impl Iterator<Item = (&'p Plan<'a>, ReadOp<'o>)>,
     cx: &Cx<'_>,
 ) -> Result<()> {
-    // For each file, what to read of it, and the records that it is for.
+    // For each file, the ranges to read, and the records they belong to.
     let (mut fetches, mut wanted) = (Vec::<Fetch<'p, 'o>>::new(), Vec::<Vec<&'p Plan<'a>>>::new());
     for (plan, op) in reads {
         match fetches.last_mut().zip(wanted.last_mut()) {
@@ -465,7 +466,7 @@ fn fitting<'p, 'a: 'p>(plans: impl Iterator<Item = &'p Plan<'a>>) -> usize {
     fits.count().max(1)
 }
 
-/// Adds to an error of a read of many ranges the record whose bytes could not be read.
+/// Adds the record whose bytes could not be read to an error of a read of many ranges.
 #[cold]
 fn attribute<'p, 'a: 'p>(
     mut plans: impl Iterator<Item = &'p Plan<'a>>,
@@ -480,7 +481,7 @@ fn attribute<'p, 'a: 'p>(
     }
 }
 
-/// Names the largest record in the error for memory that cannot be had: it is the likely cause.
+/// Names the largest record in an out-of-memory error, because it is the likely cause.
 #[cold]
 fn no_room<'p, 'a: 'p>(
     error: Error,

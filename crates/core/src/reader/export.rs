@@ -1,4 +1,4 @@
-//! Records handed out where they lie: no copy, and no check.
+//! Records exported in place: no copy, and no check.
 
 use super::{Plan, PlannedRead, Reader};
 use crate::error::Result;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 /// The bytes of a record in the memory of their storage, which stays in place as long as this lives.
 ///
-/// Nothing is verified, now or later: a file that is cut or written to meanwhile shows here.
+/// Nothing is verified, now or later. If the file is truncated or written to, the bytes here change too.
 pub struct Export {
     shard: Arc<Shard>,
     range: Range<u64>,
 }
 
 impl Export {
-    /// The bytes, as they are at the moment of looking.
+    /// The bytes at the moment of the access.
     pub fn bytes(&self) -> &[u8] {
         let mapped = self.shard.opened_source().and_then(|source| source.mapped());
         mapped.and_then(|mapped| mapped.exported(self.range.clone())).unwrap_or_default()
@@ -30,7 +30,7 @@ impl Drop for Export {
                 mapped.unexport();
             }
             if self.shard.is_unused() {
-                // Everybody has closed it meanwhile, and only this was in the way.
+                // All readers have closed the shard meanwhile. Only this export kept it open.
                 source.release();
             }
         }
@@ -38,7 +38,7 @@ impl Drop for Export {
 }
 
 impl Reader {
-    /// The record in place; none where it does not lie in memory in one piece as it is.
+    /// Exports the record in place. None if it is not in memory, or not stored uncompressed and in one piece.
     pub fn export(&self, plan: &Plan<'_>) -> Result<Option<Export>> {
         let Some(mapped) = plan.source.mapped() else { return Ok(None) };
         let range = match &plan.place {

@@ -1,31 +1,32 @@
-//! Guesses whether the page cache has what is read next, and how large the next decoded chunk is.
+//! Predicts whether the next read hits the page cache, and how large the next decoded chunk is.
 //!
-//! A hot read is over before the interpreter's lock could be given away and taken back. A cold one waits for the disk,
-//! and other threads should run meanwhile. We cannot know in advance whether a read hits the page cache without a system
-//! call, so the last reads are the guess for the next one: after a hot streak at most one cold read holds the lock.
+//! A hot read ends before the interpreter's lock could be released and acquired again. A cold one waits for the disk,
+//! and other threads should run meanwhile. We cannot know in advance whether a read hits the page cache without a
+//! system call, so the last reads predict the next one. After a series of hot reads, at most one cold read holds the
+//! lock.
 //!
-//! By time alone, a read that waited for the processor would look cold. So a slow read counts as cold only if the system
-//! says that a thread waited for a disk meanwhile. Only slow reads ask.
+//! By time alone, a read that waited for the processor would look cold. So a slow read counts as cold only if the
+//! system reports that a thread waited for a disk meanwhile. Only slow reads query the system.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// After a cold read, this many reads release the interpreter's lock.
 const SUSPECT: u32 = 64;
-/// A copy out of the page cache takes less than this many ticks of the processor's clock (10 to 30 µs), and so many
-/// more for each record and for each byte, which may have to be decompressed.
+/// A read out of the page cache takes less than `HOT` ticks of the processor's clock (10 to 30 µs), plus `HOT_RECORD`
+/// for each record and `HOT_BYTE` for each byte, which may have to be decompressed.
 const HOT: u64 = 50_000;
 const HOT_RECORD: u64 = 6_000;
 const HOT_BYTE: u64 = 4;
 
-/// Whether reads have hit the page cache lately.
+/// Whether recent reads hit the page cache.
 pub struct PageCacheHint {
-    /// How many more reads must be hot before the next one is expected to be.
+    /// How many more hot reads it takes until the next one is expected to be hot.
     suspects: AtomicU32,
 }
 
 impl Default for PageCacheHint {
     fn default() -> Self {
-        // The first reads of a file are cold more often than not.
+        // The first reads of a file are usually cold.
         PageCacheHint { suspects: AtomicU32::new(4) }
     }
 }
@@ -37,12 +38,12 @@ impl PageCacheHint {
         self.suspects.load(Relaxed) == 0
     }
 
-    /// A look at the page cache has shown that it lacks what is wanted.
+    /// Records that the page cache lacks what is needed.
     pub fn note_miss(&self) {
         self.suspects.store(SUSPECT, Relaxed);
     }
 
-    /// Does a read of records of `bytes` bytes together and learns from the time it takes.
+    /// Reads `records` records of `bytes` bytes in total, and learns from the time it takes.
     #[inline]
     pub fn learn<T>(&self, records: usize, bytes: usize, read: impl FnOnce() -> T) -> T {
         let start = clock::now();
@@ -58,12 +59,12 @@ impl PageCacheHint {
     }
 
     fn note_hit(&self, suspects: u32) {
-        // Lost updates of other threads only make the doubt last a little longer.
+        // If updates of other threads are lost, reads are only expected to be cold for a little longer.
         self.suspects.store(suspects - 1, Relaxed);
     }
 }
 
-/// How large decoded chunks have been lately.
+/// The size of recently decoded chunks.
 #[derive(Default)]
 pub struct ExpectedChunk {
     /// A moving average in bytes; 0: nothing is known.
@@ -71,15 +72,15 @@ pub struct ExpectedChunk {
 }
 
 impl ExpectedChunk {
-    /// A chunk takes so many bytes, decoded.
+    /// Records that a decoded chunk takes `bytes` bytes.
     pub fn note(&self, bytes: usize) {
         let (before, now) = (self.bytes.load(Relaxed), bytes as u64);
-        // Larger ones count at once: they are what memory has to be bounded for.
+        // Larger chunks count at once, because the limit on memory must hold for them.
         let after = if now >= before { now } else { before - (before - now) / 8 };
         self.bytes.store(after, Relaxed);
     }
 
-    /// How many chunks have about so many bytes together: at least 1, and no more than 1 before one was seen.
+    /// How many chunks take about `bytes` bytes together: at least 1, and exactly 1 before the first chunk was seen.
     pub fn chunks_in(&self, bytes: usize) -> usize {
         match self.bytes.load(Relaxed) {
             0 => 1,
@@ -88,16 +89,18 @@ impl ExpectedChunk {
     }
 }
 
-/// Whether anybody waited for a disk.
+/// Whether a thread waited for a disk.
 #[cfg(target_os = "linux")]
 mod waits {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Since it was asked last. One record is read by the calling thread, a batch perhaps by several.
+    /// Whether a thread has waited since the last call. `is_one`: only the calling thread counts, because it reads a
+    /// single record alone. Otherwise all threads count, because several may read a batch.
     ///
-    /// A mapped page that is not in memory counts as a fault. What is suspected to be cold is read by system calls,
-    /// which do not: there the calling thread gives up the processor.
+    /// A mapped page that is not in memory causes a major fault. Reads that are expected to be cold are system calls
+    /// (`by_calls`), which cause no fault. There, a thread that waits gives up the processor, which is counted as a
+    /// voluntary context switch.
     #[cold]
     pub fn happened(is_one: bool, by_calls: bool) -> bool {
         thread_local! {
@@ -123,13 +126,13 @@ mod waits {
 
 #[cfg(not(target_os = "linux"))]
 mod waits {
-    /// There is no counter here. A slow read is taken for a cold one.
+    /// There is no such counter here. Every slow read counts as cold.
     pub fn happened(_is_one: bool, _by_calls: bool) -> bool {
         true
     }
 }
 
-/// A clock that costs less than the read it measures: three of its ticks are about a nanosecond.
+/// A clock that costs less than the read it measures. Three of its ticks are about a nanosecond.
 #[cfg(target_arch = "x86_64")]
 mod clock {
     #[inline]

@@ -1,4 +1,4 @@
-//! Work spread over the threads of a pool, where there is enough of it.
+//! Distributes work over the threads of a pool, if there is enough of it.
 
 use super::Reader;
 use crate::cx::{Cx, Stop};
@@ -9,27 +9,27 @@ use rayon::ThreadPool;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Work, in nanoseconds, that is worth waking the pool for, which takes some 20 µs.
+/// The least work, in nanoseconds, for which the pool is woken. Waking it takes some 20 µs.
 const WORTH_WAKING: u64 = 150_000;
-/// The calling thread listens for interrupts after so much work, in nanoseconds, and after so many items: each of them
-/// may wait for a disk.
+/// The calling thread checks for interrupts after this much work, in nanoseconds, and after this many items, because
+/// each item may wait for a disk.
 const LISTEN_COST: u64 = 20_000_000;
 const LISTEN_ITEMS: usize = 256;
-/// Pieces that each thread gets, so that all are done at about the same time.
+/// Pieces of work for each thread, so that all threads are done at about the same time.
 const PIECES: usize = 16;
 
 impl Reader {
-    /// The pool, if so much work in so many pieces is enough to pay for waking it up.
+    /// The pool, if there is enough work, in at least two pieces, to be worth waking it.
     pub(super) fn pool_for(&self, cost: u64, pieces: usize) -> Option<&'static ThreadPool> {
         if cost < WORTH_WAKING || pieces < 2 {
             return None;
         }
-        // The calling thread is one of them.
+        // The calling thread is one of the decoders.
         let helpers = self.decoders().saturating_sub(1);
         if helpers > 0 { pool::of(helpers) } else { None }
     }
 
-    /// Does the work on all items: in the calling thread, or in the pool if it is enough to pay for waking that up.
+    /// Does the work on all items: in the calling thread alone, or also in the pool if there is enough work to wake it.
     pub(super) fn spread<T: Send>(
         &self,
         items: &mut [T],
@@ -41,7 +41,7 @@ impl Reader {
             let most =
                 (items.len() as u64 * LISTEN_COST / cost.max(1)).clamp(1, LISTEN_ITEMS as u64) as usize;
             return items.chunks_mut(most).enumerate().try_for_each(|(number, piece)| {
-                // Not before the first one: a small batch is over before anybody could want to stop it.
+                // No check before the first piece: a small batch ends before anyone could want to stop it.
                 if number > 0 {
                     cx.check()?;
                 }
@@ -53,7 +53,7 @@ impl Reader {
         let pieces = Mutex::new(items.chunks_mut(size).enumerate());
         let team = Team::default();
         let work_on = |cx: &Cx<'_>| {
-            // The lock is held for as long as it takes to cut off a piece.
+            // The lock is held only while a piece is taken.
             while let Some((number, piece)) = { locked(&pieces).next() } {
                 team.note(number, cx.check().and_then(|()| work(piece, cx)));
                 if team.is_cancelled() {
@@ -66,11 +66,11 @@ impl Reader {
     }
 }
 
-/// Threads that work for one call: they stop together, and the first error counts.
+/// The threads that work for one call. They stop together, and the first error counts.
 #[derive(Default)]
 pub(super) struct Team {
     cancelled: Cancelled,
-    /// Errors, by the place of what they were about.
+    /// Errors, by the position of the failed work.
     failures: Mutex<BTreeMap<usize, Error>>,
 }
 
@@ -80,15 +80,15 @@ impl Team {
         self.cancelled.is_cancelled()
     }
 
-    /// Stops the threads of the team.
+    /// The flag that stops the threads of the team.
     pub(super) fn cancelled(&self) -> &Cancelled {
         &self.cancelled
     }
 
-    /// Remembers how the work on something ended.
+    /// Records the result of the work at a position.
     pub(super) fn note(&self, place: usize, result: Result<()>) {
         if let Err(error) = result {
-            // A thread that was cancelled has no error of its own.
+            // A cancelled thread only reports that another thread has failed.
             if !error.is_cancellation() {
                 locked(&self.failures).insert(place, error);
             }
@@ -96,8 +96,8 @@ impl Team {
         }
     }
 
-    /// Runs `work` in `count` threads of the pool and in this one, and waits for them. Only this thread hears
-    /// interrupts; it listens also while it waits.
+    /// Runs `work` in `count` threads of the pool and in this one, and waits for them. Only this thread checks for
+    /// interrupts. It also does so while it waits.
     fn run(
         &self,
         pool: &ThreadPool,
@@ -109,7 +109,7 @@ impl Team {
         pool.in_place_scope(|scope| {
             for _ in 0..count {
                 scope.spawn(|_| {
-                    // Also when the work panics, which the scope passes on.
+                    // This also runs if the work panics. The scope passes the panic on.
                     let _done = OnDrop(|| helpers.done());
                     work(&Cx { budget, stop: &self.cancelled });
                 });
@@ -120,7 +120,8 @@ impl Team {
         })
     }
 
-    /// How all of it ended. Of several errors the one of the first place counts, whichever thread was faster.
+    /// The result of all work. If there are several errors, the one at the first position is returned, no matter which
+    /// thread was faster.
     pub(super) fn result(self, interrupted: Result<()>) -> Result<()> {
         let failures = self.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
         match failures.into_values().next() {
@@ -130,7 +131,7 @@ impl Team {
     }
 }
 
-/// Calls a function when it goes, also by a panic.
+/// Calls a function when it is dropped, also by a panic.
 pub(super) struct OnDrop<F: Fn()>(pub(super) F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -139,7 +140,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// What a lock guards; a thread that panicked with it has left nothing half done.
+/// Locks a mutex. Poisoning is ignored, because a thread that panicked with the lock has left nothing half done.
 pub(super) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
-//! Memory that begins at a page's edge, as O_DIRECT reads want it.
+//! Page-aligned memory, as O_DIRECT reads need it.
 
 use crate::process;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// Memory that begins at a page, kept by its thread for the next read.
+/// A page-aligned buffer. Its thread keeps it for the next read.
 pub struct AlignedMemory {
     begin: NonNull<u8>,
     length: usize,
@@ -13,12 +13,12 @@ pub struct AlignedMemory {
 }
 
 thread_local! {
-    /// Taken out while it is used.
+    /// The buffer that this thread keeps. Empty while the buffer is in use.
     static MEMORY_KEPT: Cell<Option<AlignedMemory>> = const { Cell::new(None) };
 }
 
 impl AlignedMemory {
-    /// At least so many bytes.
+    /// A buffer of at least `length` bytes.
     pub fn take(length: usize) -> Option<AlignedMemory> {
         let kept = MEMORY_KEPT.try_with(Cell::take).ok().flatten();
         let fits =
@@ -29,7 +29,7 @@ impl AlignedMemory {
         }
     }
 
-    /// Keeps it for the next read of this thread.
+    /// Keeps the buffer for the next read of this thread.
     pub fn give_back(self) {
         let _ = MEMORY_KEPT.try_with(|place| place.set(Some(self)));
     }
@@ -41,16 +41,16 @@ impl AlignedMemory {
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) }.ok()?;
         let begin = NonNull::new(begin.cast::<u8>())?;
         let memory = AlignedMemory { begin, length, generation: process::generation() };
-        // A fork while a disk writes here must not make the pages shared: on older systems the bytes would then end
-        // up in the wrong copy. The child has no use for them.
-        // SAFETY: advice about our own mapping, which no child looks at (`take`, `drop`).
+        // If the process forks while a disk writes to this memory, the pages must not become shared: on older systems
+        // the bytes would then end up in the wrong copy. The child does not use this memory.
+        // SAFETY: advice about our own mapping, which no child accesses (`take`, `drop`).
         unsafe { rustix::mm::madvise(begin.as_ptr().cast(), length, Advice::LinuxDontFork) }.ok()?;
         Some(memory)
     }
 
-    /// The memory.
+    /// The bytes of the buffer.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping covers `length` bytes, is ours alone and stays until `drop`; the system made it of
+        // SAFETY: the mapping covers `length` bytes, is not shared, and stays until `drop`. The system filled it with
         // zeros.
         unsafe { std::slice::from_raw_parts_mut(self.begin.as_ptr(), self.length) }
     }
@@ -58,9 +58,9 @@ impl AlignedMemory {
 
 impl Drop for AlignedMemory {
     fn drop(&mut self) {
-        // A forked child does not have it, and may have something else there.
+        // A forked child does not have this mapping, and may have another one at its address.
         if self.generation == process::generation() {
-            // SAFETY: nobody borrows from it any more, or it could not be dropped.
+            // SAFETY: nothing borrows from the buffer, because it is being dropped.
             let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.length) };
         }
     }
@@ -78,7 +78,7 @@ mod tests {
         memory.give_back();
         let own = AlignedMemory::take(4096).unwrap();
         assert_ne!(own.begin, begin);
-        // SAFETY: it is there still, because it was leaked on purpose.
+        // SAFETY: the mapping still exists, because it was leaked on purpose.
         assert_eq!(unsafe { begin.as_ptr().read() }, 0);
     }
 }

@@ -1,14 +1,17 @@
-//! Batches of ranges that the page cache may not have.
+//! Reads batches of ranges that may not be in the page cache.
 //!
-//! A batch is read range by range, as long as the page cache has them: nothing is faster. Now and then a range is
-//! asked for in a way that does not wait. When one is not there, the system is told of those that follow, so that
-//! they come from the disk together while the first ones are copied. That is a bounded number, moving along with the
-//! reads, and nothing is in flight to memory of ours: what is told is advice, and what is read is read as always.
+//! As long as the ranges are in the page cache, a batch is read range by range, because nothing is faster. Now and then
+//! a range is read with `RWF_NOWAIT`, which does not wait for the disk. If the range is not in the page cache, the
+//! system is advised of the following ranges (`posix_fadvise`), so that it reads them from the disk together while the
+//! first ones are copied. The number of advised ranges is bounded and moves along with the reads. Advice only fills the
+//! page cache: the system does not write to our memory in the background, and every range is still read by an ordinary
+//! read.
 //!
-//! Measured on a virtio disk, with others at work, random ranges of 4 KB in batches of 256, all cold: one by one
-//! 14,000/s to 21,000/s; told beforehand 122,000/s to 165,000/s; through a queue ([`uring`](super::uring)) into place
-//! 86,000/s to 147,000/s with 128 in flight, 128,000/s to 166,000/s with 256. A queue is no better than advice, and
-//! advice works also where the system forbids queues, so the queue is left to reads past the page cache.
+//! Measured on a virtio disk under other load, with random ranges of 4 KB in batches of 256, all cold. One by one:
+//! 14,000/s to 21,000/s. With advice: 122,000/s to 165,000/s. Through a submission queue ([`uring`](super::uring))
+//! straight to the destination: 86,000/s to 147,000/s with 128 in flight, 128,000/s to 166,000/s with 256. A submission
+//! queue is no better than advice, and advice also works where the system forbids such queues. So only O_DIRECT reads
+//! use the queue.
 
 use super::ReadOp;
 use super::fetch::{Failed, FileJob};
@@ -20,67 +23,67 @@ use std::io::IoSliceMut;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Asking in a way that does not wait costs 0.1 us more than a read of 0.6 us. So the first ranges are asked for like
-/// that, because most batches are all in the page cache or all not, and of the others one in so many.
+/// A read with `RWF_NOWAIT` costs 0.1 us more than an ordinary read of 0.6 us. So only the first `FIRST` reads are done
+/// this way, and of the others one in `ONE_IN`. Most batches are either completely in the page cache or not at all.
 const FIRST: usize = 2;
 const ONE_IN: usize = 16;
-/// The system is told of so many ranges, and about so many bytes, before they are read.
+/// The system is advised of at most this many ranges, and about this many bytes, before they are read.
 const AHEAD_RANGES: usize = 256;
 const AHEAD_BYTES: u64 = 8 << 20;
-/// A copy out of the page cache takes less than this, and less than a nanosecond for each byte more.
+/// A copy out of the page cache takes less than this, plus a nanosecond for each byte.
 const HOT: Duration = Duration::from_micros(20);
 
-/// What a batch has learnt so far.
+/// What is known about a batch so far.
 #[derive(Default)]
 pub struct Cold {
     /// Whether a range was not in the page cache.
     is_cold: bool,
-    /// How many runs of neighbours were read.
+    /// How many runs of adjacent ranges were read.
     runs: usize,
-    /// Whether the file system cannot say so, and time has to.
-    is_silent: bool,
-    /// The next ranges of the batch that the system was told of, and their bytes.
+    /// Whether the file system does not support `RWF_NOWAIT`. Then a slow read counts as a cache miss.
+    lacks_nowait: bool,
+    /// How many of the next ranges the system was advised of, and their bytes.
     ranges: usize,
     bytes: u64,
-    /// Whether ranges of other files come behind those of this one.
+    /// Whether ranges of other files follow those of this one.
     more_follow: bool,
 }
 
 impl Cold {
-    /// Reads the first `count` ranges, which are neighbours, with one call. Returns how many bytes came: the rest is
-    /// to be read by others, which wait for it.
+    /// Reads the first `count` ranges, which are adjacent, with one call. Returns how many bytes were read. The caller
+    /// reads the rest with reads that wait for the disk.
     pub fn read(&mut self, file: &File, ops: &mut [ReadOp<'_>], count: usize) -> Result<usize, Errno> {
         let is_last = count == ops.len() && !self.more_follow;
-        let is_asked = self.runs < FIRST || self.runs.is_multiple_of(ONE_IN);
+        let is_probe = self.runs < FIRST || self.runs.is_multiple_of(ONE_IN);
         self.runs += 1;
         if self.is_cold {
-            self.tell(file, ops);
-        } else if is_asked && !self.is_silent && !is_last {
+            self.advise_ahead(file, ops);
+        } else if is_probe && !self.lacks_nowait && !is_last {
             match read_cached(file, &mut ops[..count]) {
                 Err(Errno::AGAIN) => {
                     self.is_cold = true;
-                    self.tell(file, ops);
+                    self.advise_ahead(file, ops);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.is_silent = true,
-                // It ends where the page cache does, or the file.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.lacks_nowait = true,
+                // The read stops where the cached pages end, or at the end of the file.
                 Ok(done) if done < length_of(&ops[..count]) => {
                     self.is_cold = true;
-                    self.tell(file, ops);
+                    self.advise_ahead(file, ops);
                     self.was_read(&ops[..count]);
                     return Ok(done);
                 }
                 outcome => return outcome,
             }
         }
-        let start = self.is_silent.then(Instant::now);
+        let start = self.lacks_nowait.then(Instant::now);
         let done = read_neighbours(file, &mut ops[..count])?;
         self.is_cold |= start.is_some_and(|start| start.elapsed() > HOT + Duration::from_nanos(done as u64));
         self.was_read(&ops[..count]);
         Ok(done)
     }
 
-    fn tell(&mut self, file: &File, ops: &[ReadOp<'_>]) {
+    fn advise_ahead(&mut self, file: &File, ops: &[ReadOp<'_>]) {
         while self.ranges < ops.len().min(AHEAD_RANGES) && self.bytes < AHEAD_BYTES {
             let (count, length) = advise_first(file, &ops[self.ranges..]);
             self.ranges += count;
@@ -94,18 +97,18 @@ impl Cold {
     }
 }
 
-/// Reads ranges of many files through the page cache. Once a range was not there, the system is told of the ranges that
-/// follow in the next files, so that they come from their disks together.
+/// Reads ranges of many files through the page cache. After a cache miss, the system is advised of the ranges in the
+/// next files too, so that their disks read together.
 pub fn read_files(mut jobs: Vec<FileJob<'_, '_, '_>>, cx: &Cx<'_>) -> Result<(), Failed> {
     let mut cold = Cold::default();
-    // The system was told of the files before `told`: of so many ranges that are not read yet.
-    let (mut told, mut ranges) = (0, 0);
+    // The system was advised of the files before `advised`: of `ranges` ranges that are not read yet.
+    let (mut advised, mut ranges) = (0, 0);
     for number in 0..jobs.len() {
-        told = told.max(number + 1);
-        while cold.is_cold && told < jobs.len() && ranges < AHEAD_RANGES {
-            let (_, file, ops) = &jobs[told];
+        advised = advised.max(number + 1);
+        while cold.is_cold && advised < jobs.len() && ranges < AHEAD_RANGES {
+            let (_, file, ops) = &jobs[advised];
             file.will_read(ops);
-            (told, ranges) = (told + 1, ranges + ops.len());
+            (advised, ranges) = (advised + 1, ranges + ops.len());
         }
         cold.more_follow = number + 1 < jobs.len();
         let (job, file, ops) = &mut jobs[number];
@@ -115,7 +118,7 @@ pub fn read_files(mut jobs: Vec<FileJob<'_, '_, '_>>, cx: &Cx<'_>) -> Result<(),
     Ok(())
 }
 
-/// Tells the system of ranges that are read soon, as far ahead as is any use.
+/// Advises the system of ranges that will be read soon, as far ahead as is useful.
 pub fn advise(file: &File, ops: &[ReadOp<'_>]) {
     let mut rest = &ops[..ops.len().min(AHEAD_RANGES)];
     let mut bytes = 0;
@@ -126,12 +129,12 @@ pub fn advise(file: &File, ops: &[ReadOp<'_>]) {
     }
 }
 
-/// Tells the system of the first ranges, which are neighbours. Returns how many, and their bytes.
+/// Advises the system of the first ranges that are adjacent. Returns how many they are, and their bytes.
 fn advise_first(file: &File, ops: &[ReadOp<'_>]) -> (usize, u64) {
     let count = neighbours(ops);
     let run = &ops[..count];
     let length = length_of(run) as u64;
-    // No length would mean everything up to the end of the file.
+    // A length of 0 would mean everything up to the end of the file.
     if let Some(length) = NonZeroU64::new(length) {
         let _ = rustix::fs::fadvise(file, run[0].at, Some(length), rustix::fs::Advice::WillNeed);
     }
@@ -142,7 +145,7 @@ fn length_of(run: &[ReadOp<'_>]) -> usize {
     run.iter().map(|op| op.out.len()).sum()
 }
 
-/// Reads neighbours as far as the page cache has them.
+/// Reads adjacent ranges as far as they are in the page cache.
 fn read_cached(file: &File, run: &mut [ReadOp<'_>]) -> Result<usize, Errno> {
     let Some(at) = run.first().map(|op| op.at) else { return Ok(0) };
     match run {
@@ -170,7 +173,7 @@ mod tests {
     }
 
     fn drop_from_cache(file: &File) {
-        // Nor is it to guess what is read next.
+        // `Random` turns read-ahead off.
         for advice in [rustix::fs::Advice::DontNeed, rustix::fs::Advice::Random] {
             rustix::fs::fadvise(file, 0, None, advice).unwrap();
         }
@@ -195,14 +198,14 @@ mod tests {
             let expected = (i * STEP..).take(RANGE).map(|at| (at % 251) as u8);
             assert!(rest[0].out.iter().copied().eq(expected), "range {i}");
         }
-        assert_eq!((cold.ranges, cold.bytes), (0, 0), "told of ranges that there are not");
+        assert_eq!((cold.ranges, cold.bytes), (0, 0), "advised of ranges that do not exist");
     }
 
     #[test]
     fn a_batch_that_the_page_cache_has_tells_the_system_nothing() {
         let (file, mut cold) = (file_of(600), Cold::default());
         read_all(&file, 600, &mut cold);
-        assert!(!cold.is_cold || cold.is_silent);
+        assert!(!cold.is_cold || cold.lacks_nowait);
     }
 
     #[test]
@@ -215,7 +218,7 @@ mod tests {
 
     #[test]
     fn where_the_file_system_cannot_say_it_is_read_alike() {
-        let mut cold = Cold { is_silent: true, ..Cold::default() };
+        let mut cold = Cold { lacks_nowait: true, ..Cold::default() };
         read_all(&file_of(600), 600, &mut cold);
     }
 

@@ -1,10 +1,10 @@
-//! Reading past the page cache with O_DIRECT, for data sets that are larger than memory and would only push out
-//! everything else.
+//! Reads that bypass the page cache (O_DIRECT), for data sets that are larger than memory and would only push
+//! everything else out of the page cache.
 //!
-//! The system then reads whole blocks into memory that begins at a block's edge. So ranges are rounded out to blocks,
-//! blocks that several ranges touch are read once, and the bytes are copied once, from the block to their place. Many
-//! blocks of many files are in flight at once: in a ring ([`uring`](super::uring)), or where the system forbids that, in
-//! the hands of a few threads.
+//! With O_DIRECT, the system reads whole blocks into block-aligned memory. So ranges are extended to block boundaries,
+//! blocks that several ranges touch are read once, and the bytes are copied once, from the block to their destination.
+//! Many blocks of many files are in flight at once: in an io_uring ring ([`uring`]), or in a few threads
+//! where the system forbids io_uring.
 
 use super::ReadOp;
 use super::aligned::AlignedMemory;
@@ -16,39 +16,39 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
-/// The most that is read at once: a disk streams with pieces of this size, and a few of them fill its queue.
+/// The largest single read. A disk reaches its full speed with reads of this size, and a few of them fill its queue.
 const PIECE: usize = 256 << 10;
-/// Memory for all pieces in flight. It is what a disk of 40 GB/s delivers in its answering time of 0.1 ms.
+/// Memory for all pieces in flight: what a disk of 40 GB/s delivers within its latency of 0.1 ms.
 const MEMORY: usize = 4 << 20;
-/// The block where a file system does not tell: none that has O_DIRECT has a larger one by default.
+/// The block size if the file system does not report one. No file system with O_DIRECT has a larger one by default.
 const USUAL_BLOCK: u64 = 4096;
 
-/// Threads that read where there is no ring. They live for one batch, and all they do is wait. In batches of
-/// 256 records of 4 KB on a virtio disk, with others at work: 38,000/s to 54,000/s, where one at a time came at
-/// 12,000/s to 20,000/s.
+/// Threads that read if there is no ring. They live for one batch and only wait for the disk. With batches of 256
+/// records of 4 KB on a virtio disk under other load, they read 38,000/s to 54,000/s. One read at a time gave 12,000/s
+/// to 20,000/s.
 const THREADS: usize = 16;
-/// So many ranges at a time: a thread is started in the time of half a read.
+/// The number of ranges that a thread takes at a time. Starting a thread takes as long as half a read.
 const SHARE: usize = 4;
 
 /// How a file is read with O_DIRECT.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct {
-    /// Offsets and lengths are multiples of this, which is a power of two.
+    /// The block size. It is a power of two, and offsets and lengths are multiples of it.
     block: u64,
 }
 
 /// Why a range was not read.
 #[derive(Debug)]
 pub enum Failure {
-    /// The file has no byte there.
+    /// The file has no byte at this offset.
     Ends(u64),
-    /// The system said no, there.
+    /// The system returned an error at this offset.
     Refused(u64, Errno),
 }
 
 /// A file, and a range of it to read.
 pub struct Wanted<'f, 'o> {
-    /// Whatever helps the caller to know the file again. Ranges of one file have the same number.
+    /// The caller's number for the file. All ranges of one file have the same number.
     pub owner: usize,
     /// The file.
     pub file: &'f File,
@@ -62,7 +62,7 @@ pub struct Wanted<'f, 'o> {
 pub type Failed = (usize, Failure);
 
 impl Direct {
-    /// Switches an open file over. None: its file system has no such reads, and nothing was changed.
+    /// Switches an open file to O_DIRECT. None: the file system does not support it, and nothing was changed.
     pub fn switch(file: &File) -> Option<Direct> {
         if is_in_memory(file) {
             return None;
@@ -71,7 +71,7 @@ impl Direct {
         let flags = rustix::fs::fcntl_getfl(file).ok()?;
         rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;
         let direct = Direct { block };
-        // Some file systems take the switch and refuse the reads.
+        // Some file systems accept the flag and then fail the reads.
         if direct.try_out(file) {
             return Some(direct);
         }
@@ -87,7 +87,7 @@ impl Direct {
     }
 }
 
-/// Fills all ranges, of any number of files. Returns with nothing in flight.
+/// Reads all ranges, of any number of files. When it returns, no read is in flight.
 pub fn read_many(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
     if !wanted.is_sorted_by_key(|wanted| (wanted.owner, wanted.op.at)) {
         wanted.sort_unstable_by_key(|wanted| (wanted.owner, wanted.op.at));
@@ -98,11 +98,11 @@ pub fn read_many(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
     }
 }
 
-/// Fills all ranges, which are sorted, in this thread. None: a ring is wanted and would help, but there is none.
+/// Reads all ranges, which are sorted, in this thread. None: a ring is wanted and would help, but there is none.
 fn read_queued(wanted: &mut [Wanted<'_, '_>], is_ring_wanted: bool) -> Option<Result<(), Failed>> {
     let pieces = pieces(wanted);
     let Some(largest) = pieces.iter().map(|piece| piece.length).max() else { return Some(Ok(())) };
-    // Pages of their own for each piece.
+    // Each piece has its own pages.
     let slot = largest.next_multiple_of(rustix::param::page_size());
     let slots = (MEMORY / slot).clamp(1, DEPTH).min(pieces.len());
     let Some(mut memory) = AlignedMemory::take(slots * slot) else {
@@ -110,7 +110,7 @@ fn read_queued(wanted: &mut [Wanted<'_, '_>], is_ring_wanted: bool) -> Option<Re
     };
     let free = memory.bytes().chunks_exact_mut(slot).take(slots).collect();
     let mut work = Work { wanted, pieces: &pieces, begun: 0, free };
-    // A ring pays from two reads on.
+    // A ring is worth its cost from two reads on.
     let result = match is_ring_wanted && pieces.len() > 1 {
         true => uring::read(&mut work),
         false => Some(work.one_by_one()),
@@ -126,9 +126,9 @@ fn read_in_threads(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
     let take = || shares.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         while let Some(share) = take() {
-            // Without a ring being wanted there is always a result.
+            // There is always a result if no ring is wanted.
             if let Some(Err(failed)) = read_queued(share, false) {
-                // Nobody begins another one.
+                // Take the remaining shares, so that no thread begins another one.
                 while take().is_some() {}
                 return Err(failed);
             }
@@ -145,12 +145,12 @@ fn read_in_threads(wanted: &mut [Wanted<'_, '_>]) -> Result<(), Failed> {
     })
 }
 
-/// The blocks that the ranges, which are sorted, touch: each once, in pieces.
+/// The blocks that the sorted ranges touch, each block once, in pieces.
 fn pieces(wanted: &[Wanted<'_, '_>]) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(wanted.len());
     let mut next = 0;
     while next < wanted.len() {
-        // A stretch of blocks of one file without a gap, and the ranges in it.
+        // Contiguous blocks of one file, and the ranges in them.
         let mut first = next;
         let (owner, (mut at, mut end)) = (wanted[next].owner, wanted[next].blocks());
         while let Some(other) = wanted.get(next).filter(|other| other.owner == owner) {
@@ -188,19 +188,19 @@ impl Wanted<'_, '_> {
     }
 }
 
-/// Whether the page cache is all there is of a file. Linux accepts O_DIRECT there since 6.6 and ignores it.
+/// Whether a file exists only in the page cache. Linux accepts O_DIRECT there since 6.6 and ignores it.
 fn is_in_memory(file: &File) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58F6;
     rustix::fs::fstatfs(file).is_ok_and(|found| [TMPFS, RAMFS].contains(&(found.f_type as u64 & 0xFFFF_FFFF)))
 }
 
-/// The block that offsets, lengths and memory go by. None: there is no reading past the page cache.
+/// The block size for offsets and lengths. None: O_DIRECT reads are not possible.
 fn block_of(file: &File) -> Option<u64> {
-    let told = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
-    let (block, memory) = match told {
-        Some(told) if told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
-            (u64::from(told.stx_dio_offset_align), told.stx_dio_mem_align as usize)
+    let reported = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let (block, memory) = match reported {
+        Some(reported) if reported.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => {
+            (u64::from(reported.stx_dio_offset_align), reported.stx_dio_mem_align as usize)
         }
         _ => (USUAL_BLOCK, 0),
     };
@@ -209,16 +209,16 @@ fn block_of(file: &File) -> Option<u64> {
     is_possible.then_some(block)
 }
 
-/// Some neighbouring blocks of one file.
+/// Adjacent blocks of one file.
 #[derive(Debug, PartialEq, Eq)]
 struct Piece {
     at: u64,
     length: usize,
-    /// The first of the ranges, in their order, that may begin before its end and end behind its beginning.
+    /// The first of the sorted ranges that may overlap this piece.
     first: usize,
 }
 
-/// Pieces on their way into memory, and from there to where they are wanted.
+/// Reads pieces into aligned memory, and copies them from there to their destinations.
 struct Work<'w, 'f, 'o, 'm> {
     wanted: &'w mut [Wanted<'f, 'o>],
     pieces: &'w [Piece],
@@ -235,10 +235,10 @@ impl Work<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Reads on where one read did not come to the end, and returns where the file ends if it does.
+    /// Completes a short read. Returns how many bytes there are, which is fewer than requested if the file ends.
     fn finish(&self, piece: &Piece, out: &mut [u8], mut done: usize) -> Result<usize, Failed> {
         let Wanted { owner, file, direct, .. } = &self.wanted[piece.first];
-        // The system ends inside a block only where the file does.
+        // A read ends inside a block only at the end of the file.
         while done < out.len() && (done as u64).is_multiple_of(direct.block) {
             let position = piece.at + done as u64;
             match rustix::io::pread(file, &mut out[done..], position) {
@@ -281,13 +281,13 @@ impl<'f, 'm> Reads<'f, 'm> for Work<'_, 'f, '_, 'm> {
         let slot = self.free.pop()?;
         self.begun += 1;
         let file = self.wanted[piece.first].file.as_fd();
-        // The slot comes back shorter, and is as long as any piece needs only if all of it is kept.
+        // Pass the whole slot and the length, so that the slot keeps its full size for the next pieces.
         Some(Read { key: self.begun - 1, file, at: piece.at, out: slot, length: piece.length })
     }
 
     fn done(&mut self, read: Read<'f, 'm>, outcome: Result<usize, Errno>) -> Result<(), Failed> {
         let piece = &self.pieces[read.key];
-        // What failed in the ring is tried once more alone.
+        // A read that failed in the ring is tried once more on its own.
         let done = self.finish(piece, &mut read.out[..read.length], outcome.unwrap_or(0))?;
         self.hand_out(piece, &read.out[..done])?;
         self.free.push(read.out);
@@ -305,7 +305,7 @@ mod tests {
         (0..length).map(|at| (at * 31 % 251) as u8).collect()
     }
 
-    /// A file on a file system that has such reads, if there is one here.
+    /// A file on a file system that supports O_DIRECT, if there is one here.
     fn file_of(length: usize) -> Option<(File, Direct)> {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &content(length)).unwrap();
@@ -321,11 +321,11 @@ mod tests {
         Ok(places)
     }
 
-    /// What is in the page cache of the first `length` bytes of a file, in pages.
+    /// How many pages of the first `length` bytes of a file are in the page cache.
     fn cached_pages(file: &File, length: usize) -> usize {
         let (protection, flags) = (ProtFlags::READ, MapFlags::SHARED);
         let mut found = vec![0u8; length.div_ceil(rustix::param::page_size())];
-        // SAFETY: a new mapping, which is only asked about and then taken away; `found` has a byte for each page.
+        // SAFETY: a new mapping, which is only queried and then removed. `found` has a byte for each page.
         unsafe {
             let begin = rustix::mm::mmap(std::ptr::null_mut(), length, protection, flags, file, 0).unwrap();
             assert_eq!(libc::mincore(begin, length, found.as_mut_ptr()), 0);

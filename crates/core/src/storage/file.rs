@@ -1,8 +1,8 @@
-//! A local file: memory-mapped where that is safe, else read by plain positional reads.
+//! A local file: memory-mapped if that is safe, else read by plain positional reads.
 //!
-//! A position is part of each read, so that threads and forked children can share one descriptor. The descriptor is
-//! opened when it is needed and may be closed and opened again ([`handles`](super::handles)). A file that is not the
-//! same one any more when it is opened again is an error, not a mixture.
+//! Each read includes its position, so threads and forked children can share one file descriptor. The descriptor is
+//! opened when it is needed. It may be closed and opened again ([`handles`](super::handles)). If the path then leads to
+//! another file, that is an error. The bytes of two files are never mixed.
 
 #[cfg(unix)]
 use super::ReadOp;
@@ -29,19 +29,20 @@ use std::sync::atomic::AtomicU8;
 /// How a local file is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Io {
-    /// Mapped on file systems of this machine, plain on network and user-space ones.
+    /// Memory-mapped on local file systems, plain on network and user-space ones.
     #[default]
     Auto,
     /// By positional reads.
     Plain,
-    /// Mapped wherever the system lets us.
+    /// Memory-mapped wherever the system allows it.
     Map,
-    /// By reads past the page cache; by positional reads where the file system has none.
+    /// By O_DIRECT reads, which bypass the page cache. By positional reads if the file system does not support
+    /// O_DIRECT.
     Direct,
 }
 
-/// Whether a file lies on a file system of this machine, as far as is known. On network and user-space ones a read
-/// of a mapped page can wait for ever, or fail where a plain read would be tried again.
+/// Whether a file is on a file system that is known to be local. On network and user-space file systems, a read of a
+/// mapped page can wait forever, or fail where a plain read would be tried again.
 #[cfg(target_os = "linux")]
 fn is_of_this_machine(file: &std::fs::File) -> bool {
     const LOCAL: [u64; 10] = [
@@ -67,20 +68,20 @@ pub struct LocalFile {
     pub(super) handle: Arc<Handle>,
     handles: Arc<Handles>,
     io: Io,
-    /// Whether O_DIRECT was asked for and cannot be had.
+    /// Whether O_DIRECT was requested but is not supported.
     is_refused: bool,
-    /// Needs no descriptor, and is not one of the things that are closed when there are too many.
+    /// The memory map. It needs no descriptor, and is not closed when too many descriptors are open.
     #[cfg(target_os = "linux")]
     pub(super) map: Option<Map>,
 }
 
 impl LocalFile {
-    /// Opens a file; its descriptor counts against the bound of `handles`.
+    /// Opens a file. Its descriptor counts against the limit of `handles`.
     pub fn open(path: &Path, handles: &Arc<Handles>, io: Io) -> Result<Self> {
         Self::open_as(path.to_string_lossy().into_owned(), path, handles, io)
     }
 
-    /// [`open`](Self::open) of a file that errors call `name`.
+    /// Like [`open`](Self::open). Errors call the file `name`.
     pub fn open_as(name: String, path: &Path, handles: &Arc<Handles>, io: Io) -> Result<Self> {
         let (file, metadata) = identity::open(path, &name)?;
         let handle = Arc::new(Handle::default());
@@ -107,7 +108,7 @@ impl LocalFile {
         })
     }
 
-    /// Itself as something mapped, if it is.
+    /// This file as [`Mapped`], if it is memory-mapped.
     pub fn into_mapped(self: Arc<Self>) -> Option<Arc<dyn Mapped>> {
         #[cfg(target_os = "linux")]
         return self.map.is_some().then_some(self as Arc<dyn Mapped>);
@@ -115,7 +116,7 @@ impl LocalFile {
         None
     }
 
-    /// A number that is 0 as long as the file can be read from its map; none if it is not mapped.
+    /// A flag that is 0 as long as the file can be read from its memory map. None if it is not mapped.
     pub fn map_flag(&self) -> Option<&'static AtomicU8> {
         #[cfg(target_os = "linux")]
         return self.map.as_ref().map(Map::flag);
@@ -123,19 +124,19 @@ impl LocalFile {
         None
     }
 
-    /// The place of its descriptor.
+    /// The handle of its descriptor.
     pub fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
 
-    /// What whoever opened it should know about the way it is read: `"read ..."`.
+    /// A warning to the caller about how the file is read: `"read ..."`.
     pub fn warning(&self) -> Option<&'static str> {
         self.is_refused.then_some(
             "read through the page cache, because the file system does not support O_DIRECT, which io=\"direct\" needs",
         )
     }
 
-    /// Calls `act` with the open file, which is opened again if it was closed meanwhile.
+    /// Calls `act` with the open file. Opens the file again if it was closed meanwhile.
     fn with_file<T>(&self, act: impl FnOnce(&OpenFile) -> Result<T>) -> Result<T> {
         match self.handle.get().as_deref() {
             Some(file) if file.is_right(&self.identity) => act(file),
@@ -201,7 +202,7 @@ impl LocalFile {
 
 impl Drop for LocalFile {
     fn drop(&mut self) {
-        // The ring of handles may hold the descriptor for longer than anybody needs it.
+        // The ring of handles may hold the descriptor for longer than it is needed.
         self.handle.close();
     }
 }
@@ -254,7 +255,8 @@ impl Storage for LocalFile {
         let opened = opened.as_ref().filter(|opened| opened.is_right(&self.identity));
         let found = match opened {
             Some(opened) => opened.file.metadata(),
-            // Of a map whose descriptor was closed, only the path is left to ask. Another file there says nothing.
+            // If the descriptor of a mapped file was closed, only its path can be checked. Another file at that path
+            // says nothing about this one.
             #[cfg(target_os = "linux")]
             None if self.map.is_some() => std::fs::metadata(&self.path),
             None => return Ok(()),
@@ -307,7 +309,8 @@ impl LocalFile {
         }
     }
 
-    /// Tells the system of ranges that are read soon. Whoever reads them hears what goes wrong.
+    /// Advises the system of ranges that will be read soon. Errors are ignored here, because the read itself reports
+    /// them.
     pub(super) fn will_read(&self, ops: &[ReadOp<'_>]) {
         let _ = self.with_file(|opened| {
             super::cold::advise(&opened.file, ops);
@@ -315,7 +318,7 @@ impl LocalFile {
         });
     }
 
-    /// Reads ranges; `cold` has learnt from the ranges before them.
+    /// Reads ranges. `cold` knows whether earlier ranges missed the page cache.
     pub(super) fn read_through_page_cache(
         &self,
         ops: &mut [ReadOp<'_>],
@@ -328,8 +331,8 @@ impl LocalFile {
 
 #[cfg(unix)]
 impl LocalFile {
-    /// Reads ranges. `read` begins with the first `count` of them, which are neighbours: records that lie one behind
-    /// the other, as they do when a file is read in order, come in one system call and go straight to their places.
+    /// Reads ranges. `read` reads the first `count` of them, which are adjacent. When a file is read in order, its
+    /// records are adjacent: one system call reads many of them straight to their destinations.
     fn read_runs(
         &self,
         ops: &mut [ReadOp<'_>],
@@ -342,16 +345,16 @@ impl LocalFile {
                 let count = neighbours(rest);
                 let done = read(&opened.file, rest, count);
                 let done = done.map_err(|error| self.refused(first, error.into()))?;
-                let (run, behind) = rest.split_at_mut(count);
+                let (run, later) = rest.split_at_mut(count);
                 self.finish_run(run, done, cx)?;
-                rest = behind;
+                rest = later;
                 pace.step(done as u64 + 1024)?;
             }
             Ok(())
         })
     }
 
-    /// Reads what one call left undone, range by range.
+    /// Reads what one call left unread, range by range.
     fn finish_run(&self, run: &mut [ReadOp<'_>], mut done: usize, cx: &Cx<'_>) -> Result<()> {
         for op in run {
             let here = done.min(op.out.len());

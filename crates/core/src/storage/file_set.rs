@@ -1,4 +1,4 @@
-//! What the files of one data set share: the bound on open descriptors, and one temporary file for all.
+//! What the files of one data set share: the limit on open file descriptors, and one temporary file.
 
 use super::handles::Handles;
 use super::spool::Spool;
@@ -14,7 +14,7 @@ pub struct FileSet {
 }
 
 impl FileSet {
-    /// Nothing is opened yet.
+    /// A new set. No file is open yet.
     pub fn new(limits: &Limits) -> Arc<Self> {
         let handles = Handles::new(limits.open_files);
         Arc::new(FileSet { spool: Spool::new(limits.spool_bytes, handles.clone()), handles })

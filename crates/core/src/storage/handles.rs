@@ -1,8 +1,9 @@
-//! The bound on how many descriptors are open, for data sets of more files than a process may open.
+//! Limits the number of open file descriptors, for data sets of more files than a process may open.
 //!
-//! Every open descriptor sits in one cell of a ring. Opening one more when the ring is full closes one that
-//! was not used lately: the hand goes round, gives each used cell a second chance and takes the first that
-//! was not used since. There is no lock, so a fork at any moment leaves nothing locked in the child.
+//! Every open descriptor has one cell of a ring. When the ring is full, opening one more file closes one that was not
+//! used recently (CLOCK eviction). The hand moves around the ring. It clears the mark of each cell that is marked as
+//! used, and evicts the first cell that is not marked. There is no lock, so a fork at any moment leaves nothing locked
+//! in the child.
 
 use super::identity::OpenFile;
 use arc_swap::{ArcSwapOption, Guard};
@@ -10,7 +11,7 @@ use once_cell::race::OnceBox;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// The place for one file's descriptor: empty until it is needed, and again when others need the room.
+/// The descriptor of one file. Empty until it is needed, and after an eviction.
 #[derive(Default)]
 pub struct Handle {
     file: ArcSwapOption<OpenFile>,
@@ -18,17 +19,17 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The open descriptor, if it is open. Whoever holds it may go on using it after it was closed here.
+    /// The descriptor, if it is open. The caller can still use it after it was closed here.
     pub fn get(&self) -> Guard<Option<Arc<OpenFile>>> {
         let file = self.file.load();
-        // Written only when it changes: a store in every read would make threads fight for the cache line.
+        // Stored only if it changes: a store in every read would make threads compete for the cache line.
         if file.is_some() && !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
         }
         file
     }
 
-    /// Closes the descriptor as soon as nobody uses it any more.
+    /// Closes the descriptor as soon as no thread uses it.
     pub fn close(&self) {
         self.file.store(None);
     }
@@ -41,20 +42,20 @@ pub struct Handles {
     /// A cell is made when it is first used. Most data sets use few of them, and dropping one takes up to 0.5 us.
     ring: Box<[OnceBox<Cell>]>,
     hand: AtomicUsize,
-    /// Cells at the end of the ring that are not used, because something else holds a descriptor.
+    /// How many cells at the end of the ring are not used, because something else holds a descriptor.
     occupied: AtomicUsize,
 }
 
 impl Handles {
-    /// Keeps at most `limit` descriptors open (one at the least).
+    /// Keeps at most `limit` descriptors open, and at least one.
     pub fn new(limit: usize) -> Arc<Self> {
         let ring = (0..limit.max(1)).map(|_| OnceBox::new()).collect();
         Arc::new(Handles { ring, hand: AtomicUsize::new(0), occupied: AtomicUsize::new(0) })
     }
 
-    /// Puts an opened file into its handle, and closes another one if there are too many.
+    /// Puts an opened file into its handle, and closes another file if too many are open.
     pub fn admit(&self, handle: &Arc<Handle>, file: Arc<OpenFile>) {
-        // Two rounds are enough: after the first, every used mark is gone.
+        // Two rounds are enough: the first one clears all marks.
         let cells = self.cells();
         for _ in 0..2 * cells {
             let cell = &self.ring[self.hand.fetch_add(1, Relaxed) % cells];
@@ -73,20 +74,20 @@ impl Handles {
                 return;
             }
         }
-        // Other threads used every cell meanwhile: this descriptor is used once and not kept.
+        // Other threads marked every cell meanwhile. This descriptor is used once and not kept.
     }
 
-    /// How many descriptors may be open at once: one at the least.
+    /// How many descriptors may be open at once: at least one.
     pub fn limit(&self) -> usize {
         self.cells()
     }
 
-    /// How many cells are in use: one at the least.
+    /// How many cells are in use: at least one.
     fn cells(&self) -> usize {
         self.ring.len().saturating_sub(self.occupied.load(Relaxed)).max(1)
     }
 
-    /// Gives one descriptor of the bound to somebody else, and closes a file for it if need be.
+    /// Reserves one descriptor of the limit for another use. Closes a file if necessary.
     pub fn occupy(&self) {
         self.occupied.fetch_add(1, Relaxed);
         for cell in &self.ring[self.cells()..] {
@@ -96,7 +97,7 @@ impl Handles {
         }
     }
 
-    /// The end of one [`occupy`](Self::occupy).
+    /// Ends one [`occupy`](Self::occupy).
     pub fn vacate(&self) {
         self.occupied.fetch_sub(1, Relaxed);
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
-/// What makes a file the same file: compared when it is opened again.
+/// What identifies a file. Compared when the file is opened again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its size in bytes.
@@ -21,7 +21,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of a file that is open.
+    /// The identity of an open file.
     pub fn of(metadata: &Metadata) -> Self {
         #[cfg(unix)]
         let device_and_inode = {
@@ -33,7 +33,7 @@ impl Identity {
         Identity { size: metadata.len(), modified: metadata.modified().ok(), device_and_inode }
     }
 
-    /// Whether both are the same file, whatever was done to it.
+    /// Whether both are the same file, even if its content has changed.
     pub fn is_file_of(&self, other: &Self) -> bool {
         self.device_and_inode == other.device_and_inode
     }
@@ -43,9 +43,9 @@ impl Identity {
 pub struct OpenFile {
     /// The descriptor.
     pub file: ManuallyDrop<File>,
-    /// The process that this descriptor is known to be right in. The kernel copies descriptors to a forked child a
-    /// moment before it copies memory, so that a thread that opens or closes files in between leaves the child with
-    /// numbers that mean other files.
+    /// The fork generation in which this descriptor is known to be valid. The kernel copies descriptors to a forked
+    /// child a moment before it copies memory. If a thread opens or closes files in between, descriptor numbers in the
+    /// child may refer to other files.
     generation: AtomicU64,
     /// How it is read with O_DIRECT, if it is.
     #[cfg(target_os = "linux")]
@@ -67,13 +67,13 @@ impl OpenFile {
         }
     }
 
-    /// Whether the descriptor is right in this process: looked at once in each.
+    /// Whether the descriptor is valid in this process. Checked once in each process.
     pub fn is_right(&self, identity: &Identity) -> bool {
         let generation = process::generation();
         if self.generation.load(Relaxed) == generation {
             return true;
         }
-        // A file that was truncated meanwhile is still the file; whoever reads it finds that out.
+        // A file that was truncated meanwhile is still the same file. The next read reports the truncation.
         let is_right =
             self.file.metadata().is_ok_and(|metadata| Identity::of(&metadata).is_file_of(identity));
         if is_right {
@@ -93,7 +93,7 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // A number that may mean another file here is not ours to close.
+        // In a forked child, this number may refer to another file, which we must not close.
         if self.generation.load(Relaxed) == process::generation() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.file) };
@@ -101,10 +101,10 @@ impl Drop for OpenFile {
     }
 }
 
-/// Opens a regular file; errors call it `name`.
+/// Opens a regular file. Errors call it `name`.
 pub fn open(path: &Path, name: &str) -> Result<(File, Metadata)> {
     let failed = |e| Error::io("cannot open", e).in_file(name);
-    // Looked at before it is opened: opening a pipe that nobody writes to would wait for ever.
+    // Checked before the file is opened, because opening a pipe that has no writer would wait forever.
     let metadata = std::fs::metadata(path).map_err(failed)?;
     if metadata.is_dir() {
         return Err(Error::io("cannot open", std::io::ErrorKind::IsADirectory.into()).in_file(name));

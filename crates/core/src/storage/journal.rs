@@ -1,8 +1,9 @@
-//! The journal of a set of files that is being published: every rename that belongs to it.
+//! The journal of a set of files that is being published. It lists every rename of the set.
 //!
-//! It lies beside the files while they are renamed, under a hidden name: `.train.ffr.publish` for the shards of
-//! `train.ffr`, and `.anyrecord-folder.publish` for files that become visible together in one folder. Readers that see it refuse the
-//! set. The process that publishes holds a lock on it, so a journal without a lock was left by a process that died.
+//! While the files are renamed, the journal is in the same folder under a hidden name: `.train.ffr.publish` for the
+//! shards of `train.ffr`, and `.anyrecord-folder.publish` for files that become visible together in one folder. Readers
+//! that see it refuse the set. The process that publishes holds a lock on it, so a journal without a lock was left by a
+//! process that died.
 //!
 //! ```text
 //! anyrecord publish 1
@@ -12,9 +13,10 @@
 //! end 9f3c11d0
 //! ```
 //!
-//! A new file is known by its size and inode under either name. In a copy of the folder, where the journal itself has
-//! another inode than it says, size and time have to do. Names are relative to the folder; bytes that are not printable ASCII, and `%`, are written as `%` and two
-//! hexadecimal digits. The last line is the CRC-32C of everything before it.
+//! A new file is recognised by its size and inode, under either name. In a copy of the folder, the journal has another
+//! inode than the one it states. Then files are recognised by size and time. Names are relative to the folder. Spaces,
+//! `%`, and bytes that are not printable ASCII are written as `%` and two hexadecimal digits. The last line is the
+//! CRC-32C of everything before it.
 
 use crate::error::{Error, Result};
 use crate::hash::crc32c;
@@ -33,22 +35,22 @@ const OF_FOLDER: &str = ".anyrecord-folder.publish";
 /// Room for a million shards with the longest names.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// A file of the set: its name, and the name that it has while it is not visible.
+/// A file of the set: its name, and its name while it is hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Where it lies before it is published, or after it was replaced.
+    /// The hidden name: before it is published, or after it was replaced.
     pub hidden: OsString,
-    /// What readers call it.
+    /// The name that readers use.
     pub name: OsString,
 }
 
-/// What stays the same when a file is renamed.
+/// Properties of a file that stay the same when it is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     bytes: u64,
     /// Nanoseconds since 1970.
     modified: u128,
-    /// 0 where there are none.
+    /// 0 on systems without inodes.
     inode: u64,
 }
 
@@ -88,11 +90,11 @@ impl Display for Stamp {
 /// What is renamed when a set is published: the old files to hidden names, then the new ones to their final names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
-    /// The journal's own inode; 0 where there are none.
+    /// The journal's own inode. 0 on systems without inodes.
     pub inode: u64,
-    /// Whether it has another one now, because the folder was copied.
+    /// Whether the journal has another inode now, because the folder was copied.
     pub is_copy: bool,
-    /// The files that become visible, and how each is known.
+    /// The files that become visible, and the stamp that identifies each of them.
     pub new: Vec<(Member, Stamp)>,
     /// The files that they replace.
     pub old: Vec<Member>,
@@ -111,14 +113,15 @@ pub fn path_for_folder(folder: &Path) -> PathBuf {
     folder.join(OF_FOLDER)
 }
 
-/// Where a journal goes once the visible set is complete: hidden files that it names can be deleted.
+/// The path to which a journal is renamed once the visible set is complete. Then the hidden files that it names can be
+/// deleted.
 pub fn path_of_leftovers(journal: &Path) -> PathBuf {
     let mut path = journal.as_os_str().to_owned();
     path.push("ed");
     path.into()
 }
 
-/// What the caller named: the reverse of [`path_for_set`] and [`path_for_folder`].
+/// The path that the caller named: the reverse of [`path_for_set`] and [`path_for_folder`].
 pub fn target_of(journal: &Path) -> PathBuf {
     let name = journal.file_name().unwrap_or_default().to_string_lossy();
     match name.strip_suffix(SUFFIX).and_then(|name| name.strip_prefix('.')) {
@@ -127,7 +130,7 @@ pub fn target_of(journal: &Path) -> PathBuf {
     }
 }
 
-/// The error of everybody who meets a journal: readers, and writers of the same set.
+/// The error for a reader or a writer of the set that finds a journal.
 pub fn unfinished(journal: &Path) -> Error {
     let target = target_of(journal);
     let target = target.to_string_lossy();
@@ -145,13 +148,13 @@ fn damaged(journal: &Path) -> Error {
         .hint("look at the files beside it, hidden ones included; then delete the journal")
 }
 
-/// What came of locking a journal.
+/// The result of locking a journal.
 pub enum Lock {
-    /// Nobody else holds it.
+    /// This process holds the lock now.
     Ours(File),
     /// A running process holds it.
     Held,
-    /// The file system has no locks, so nobody can tell.
+    /// The file system has no locks, so it is unknown whether a process holds it.
     Unknown(File),
     /// There is no journal.
     Gone,
@@ -159,7 +162,7 @@ pub enum Lock {
 
 /// Locks the journal at `path`, without waiting.
 pub fn lock(path: &Path) -> Result<Lock> {
-    // On NFS, only who may write to a file may lock it.
+    // On NFS, only a process that may write to a file may lock it.
     let opened = File::options().read(true).write(true).open(path).or_else(|_| File::open(path));
     let file = match opened {
         Ok(file) => file,
@@ -174,7 +177,7 @@ pub fn lock(path: &Path) -> Result<Lock> {
     }
 }
 
-/// Whether the file is still the one at `path`: whoever held the lock may have removed it meanwhile.
+/// Whether the file is still the one at `path`. The process that held the lock may have removed the file meanwhile.
 pub fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(ours), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
     #[cfg(unix)]
@@ -202,7 +205,7 @@ impl Journal {
         let is_known = if self.is_copy || self.inode == 0 {
             found.modified == stamp.modified
         } else {
-            // Times are no help here: a clock tick is enough for many files.
+            // Times do not identify files here: many files can be written within one clock tick.
             found.inode == stamp.inode
         };
         is_known && found.bytes == stamp.bytes
@@ -214,7 +217,7 @@ impl Journal {
         self.old.iter().chain(new).map(|member| member.name.as_os_str())
     }
 
-    /// The journal at `path`; none if there is no such file, or if it is of another program.
+    /// The journal at `path`. None if there is no such file, or if another program wrote it.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         let file = match File::open(path) {
             Ok(file) => file,
@@ -235,7 +238,7 @@ impl Journal {
         Self::parse(file, path)?.0.ok_or_else(|| damaged(path))
     }
 
-    /// The journal in a file, unless it is damaged, and the bytes there.
+    /// The journal in a file, or none if it is damaged, and the bytes of the file.
     fn parse(file: &File, path: &Path) -> Result<(Option<Self>, Vec<u8>)> {
         let name = path.to_string_lossy();
         let mut bytes = Vec::new();
@@ -248,7 +251,7 @@ impl Journal {
         Ok((decoded, bytes))
     }
 
-    /// The bytes of the journal. An error where a name cannot be written.
+    /// The bytes of the journal. An error if a name cannot be written.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let mut text = format!("{MAGIC}{VERSION}\ninode {}\n", self.inode);
         for (Member { hidden, name }, stamp) in &self.new {
@@ -262,12 +265,12 @@ impl Journal {
         Ok(text.into_bytes())
     }
 
-    /// None unless these are the whole bytes of a journal.
+    /// Parses a journal. None unless `bytes` are a complete journal.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
         let (body, end) = text.rsplit_once('\n')?;
         let sum = u32::from_str_radix(end.strip_prefix("end ")?, 16).ok()?;
-        // The line break before the last line counts as well.
+        // The checksum also covers the line break before the last line.
         if crc32c::append(crc32c::append(0, body.as_bytes()), b"\n") != sum {
             return None;
         }
@@ -281,7 +284,8 @@ impl Journal {
             let mut words = line.split(' ');
             let kind = words.next()?;
             let member = Member { hidden: unescaped(words.next()?)?, name: unescaped(words.next()?)? };
-            // Renames stay in the folder, and only files that no reader takes for data are ever deleted.
+            // Renames stay in the folder, and only hidden files are ever deleted. No reader takes a hidden file for
+            // data.
             let is_hidden = member.hidden.as_encoded_bytes().starts_with(b".");
             if !is_hidden || !is_file_name(&member.hidden) || !is_file_name(&member.name) {
                 return None;
@@ -296,7 +300,7 @@ impl Journal {
     }
 }
 
-/// Whether it names a file in a folder, and nothing above or below.
+/// Whether this is the name of a file, without any folders.
 fn is_file_name(name: &OsStr) -> bool {
     Path::new(name).file_name() == Some(name)
 }

@@ -1,16 +1,16 @@
-//! A file mapped into memory.
+//! A memory map of a file.
 //!
-//! Copying a small record out of a mapped page costs a twentieth of a system call. A file that is truncated while it is
-//! mapped, or a disk that fails, would end the process: the [SIGBUS handler](super::sigbus) turns that into a mark on
-//! the map. A reader copies first and looks at the mark afterwards ([`Map::state_after_reading`]), like the reader of a
-//! seqlock. If a fault was marked, it throws the copy away and reads again by a positional read, which says what is
-//! wrong.
+//! Copying a small record out of a mapped page costs a twentieth of a system call. If a file is truncated while it is
+//! mapped, or its disk fails, a read of the map would end the process. The SIGBUS handler (`sigbus`) prevents
+//! that: it marks the map as faulted instead. A reader copies first and checks the mark afterwards
+//! ([`Map::state_after_reading`]), like the reader of a seqlock. If a fault was marked, the reader discards the copy
+//! and reads again by a positional read, which reports the error.
 //!
-//! A map that had a fault is not read from again: pages that were replaced by zeros would be taken for the file's, and
-//! a page in which the file ends now shows zeros without any fault.
+//! A map that had a fault is not read from again. Its replaced pages hold zeros and not the bytes of the file, and a
+//! page in which the file now ends shows zeros without any fault.
 //!
-//! A map is closed in the same way ([`Map::retire`]): readers may be copying at that moment, so the file is replaced by
-//! zeros under the same addresses and the map is marked. That way readers need not be counted.
+//! A map is closed in the same way ([`Map::retire`]). Readers may be copying at that moment, so the map is marked, and
+//! its pages are replaced by zeros at the same addresses. That way readers need not be counted.
 
 pub use super::map_registry::MapState;
 use super::map_registry::{REGISTRY, Slot};
@@ -24,11 +24,11 @@ pub struct Map {
     begin: NonNull<u8>,
     len: usize,
     slot: &'static Slot,
-    /// Buffers that look straight at the map and check nothing: it stays as long as one is there.
+    /// How many buffers access the map directly, without checks. The map stays in place as long as there is one.
     exports: AtomicUsize,
 }
 
-// SAFETY: the mapping is read-only and stays in place until `drop`; the slot is made of atomics.
+// SAFETY: the mapping is read-only and stays in place until `drop`. The slot consists of atomics.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
@@ -47,28 +47,28 @@ impl Map {
         let Some((begin, slot)) = NonNull::new(begin.cast::<u8>())
             .and_then(|begin| Some((begin, REGISTRY.take(begin.as_ptr() as usize, len)?)))
         else {
-            // SAFETY: mapped above, and nobody has seen it.
+            // SAFETY: mapped above, and nothing refers to it.
             let _ = unsafe { rustix::mm::munmap(begin, len) };
             return None;
         };
-        // Records are read at random unless somebody says otherwise; reading ahead by itself would fetch 128 KiB
-        // from a cold disk for every 4 KiB that are wanted.
-        // SAFETY: advice about our own mapping; nothing is changed.
+        // Records are read at random by default. Read-ahead would fetch 128 KiB from a cold disk for every 4 KiB that
+        // are needed.
+        // SAFETY: advice about our own mapping. Nothing is changed.
         let _ = unsafe { rustix::mm::madvise(begin.as_ptr().cast(), len, rustix::mm::Advice::Random) };
         Some(Map { begin, len, slot, exports: AtomicUsize::new(0) })
     }
 
-    /// The mapped bytes. They are what the file holds at the moment of looking; believe a copy only if
-    /// [`state_after_reading`](Self::state_after_reading) is intact.
+    /// The mapped bytes: what the file holds at the moment of the access. A copy is valid only if
+    /// [`state_after_reading`](Self::state_after_reading) returns intact after it was made.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the mapping covers `len` bytes and stays until `drop`; a fault inside it is answered by the SIGBUS
-        // handler. The file may change under us: readers copy or hash the bytes and verify the result, and rely on
-        // no two looks being the same.
+        // SAFETY: the mapping covers `len` bytes and stays until `drop`. The SIGBUS handler takes care of a fault
+        // inside it. The file may change at any time: readers copy or hash the bytes and verify the result, and do not
+        // rely on two reads giving the same bytes.
         unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.len) }
     }
 
-    /// A number that is 0 as long as the map can be read from.
+    /// A flag that is 0 as long as the map can be read from.
     pub fn flag(&self) -> &'static AtomicU8 {
         self.slot.flag()
     }
@@ -79,37 +79,40 @@ impl Map {
         self.slot.state()
     }
 
-    /// Whether all that was read from the map before this call are bytes of the file.
+    /// The state after a read. If it is intact, all bytes that were read from the map before this call are those of the
+    /// file.
     #[inline]
     pub fn state_after_reading(&self) -> MapState {
-        // A processor may execute the loads of a copy after a later load. The fence keeps them before the look at the
-        // mark; without it a copy could see zeros and still find no mark.
+        // A processor may execute the loads of a copy after a later load. The fence keeps them before the load of the
+        // mark. Without it, a copy could contain zeros although no mark was seen.
         fence(Ordering::Acquire);
         self.slot.state()
     }
 
-    /// Looks at the last byte. If the file was cut in a page before that one, this finds out, as a read of the size
-    /// would, at the price of a look at memory. A cut inside the last page stays unseen.
+    /// Reads the last byte. If the file was truncated before its last page, this causes a fault, which marks the map.
+    /// It finds the truncation like a check of the file size, but costs only a memory access. A truncation inside the
+    /// last page is not found.
     #[inline]
     pub fn touch_end(&self) {
-        // SAFETY: the last byte of the mapping, which has at least one. Volatile, because the value is not wanted.
+        // SAFETY: the last byte of the mapping, which has at least one. Volatile, because the value is not used.
         unsafe { self.begin.as_ptr().add(self.len - 1).read_volatile() };
     }
 
-    /// Whether a range that ends there has bytes in the last page.
+    /// Whether a range that ends at `end` has bytes in the last page.
     #[inline]
     pub fn is_in_last_page(&self, end: u64) -> bool {
         end > ((self.len - 1) & !(rustix::param::page_size() - 1)) as u64
     }
 
-    /// Closes the file at once, whoever is reading: what they have is marked as not to be believed. The map stays if
-    /// somebody looks at it who checks nothing.
+    /// Closes the file at once, even if it is being read: the mark tells readers to discard what they have read. The
+    /// map stays if it is exported, because users of an export check nothing.
     pub fn retire(&self) {
         let before = self.slot.mark_retired();
         if before == MapState::Retired {
             return;
         }
-        // The mark first, then the count; `export` does it the other way round, so that one of the two sees the other.
+        // Set the mark first, then read the count. `export` does it in the opposite order, so at least one of the two
+        // sees the other.
         if self.exports.load(Ordering::SeqCst) > 0 {
             self.slot.mark_open_again(before);
             return;
@@ -118,19 +121,19 @@ impl Map {
             rustix::mm::ProtFlags::READ,
             rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::FIXED | rustix::mm::MapFlags::NORESERVE,
         );
-        // SAFETY: the range is our own mapping. Readers that are in it see zeros, and the mark that was set before.
-        // If it fails, the file stays until `drop`.
+        // SAFETY: the range is our own mapping. Current readers see zeros, and the mark that was set before. If the
+        // call fails, the file stays mapped until `drop`.
         let _ =
             unsafe { rustix::mm::mmap_anonymous(self.begin.as_ptr().cast(), self.len, protection, flags) };
     }
 
-    /// Keeps the map in place until as many [`unexport`](Self::unexport)s have come. False: it is too late, or a page
-    /// of the map cannot be read.
+    /// Keeps the map in place until the matching [`unexport`](Self::unexport). False: the map was closed already, or a
+    /// page of the map cannot be read.
     pub fn export(&self) -> bool {
         self.exports.fetch_add(1, Ordering::SeqCst);
-        // The end of the file tells whether it was truncated, at the price of a look at memory.
+        // This detects a truncated file, at the cost of a memory access.
         self.touch_end();
-        // Also for the order against `retire`.
+        // The fence also orders the count before the state, for `retire`.
         fence(Ordering::SeqCst);
         let is_there = self.state() == MapState::Intact;
         if !is_there {
@@ -139,7 +142,7 @@ impl Map {
         is_there
     }
 
-    /// The end of one [`export`](Self::export).
+    /// Ends one [`export`](Self::export).
     pub fn unexport(&self) {
         self.exports.fetch_sub(1, Ordering::SeqCst);
     }
@@ -150,27 +153,27 @@ impl Map {
         let ends = [at as usize, (at as usize).saturating_add(len.saturating_sub(1))];
         ends.into_iter().filter(|&end| end < self.len).all(|end| {
             let mut there = 0u8;
-            // SAFETY: one page inside our own mapping, and a place for the one byte that tells about it.
+            // SAFETY: one page inside our own mapping, and one byte for the result.
             let asked =
                 unsafe { libc::mincore(self.begin.as_ptr().add(end / page * page).cast(), page, &mut there) };
             asked != 0 || there & 1 == 1
         })
     }
 
-    /// Tells the system that ranges `(at, length)` will be read soon, so that they come from the disk together.
+    /// Advises the system that ranges `(at, length)` will be read soon, so that it reads them from the disk together.
     ///
-    /// Measured on a virtio disk with others at work (medians of six, rounded), random ranges of 4 KB in batches of
-    /// 256, all cold: one call for each range 110,000/s on the map and 120,000/s on the descriptor; one call for all
-    /// 135,000/s, probably because their requests then reach the disk together; read beforehand into other memory
-    /// through a queue (`uring`) 110,000/s. Without a word, in one run: 9,000/s.
+    /// Measured on a virtio disk under other load (medians of six, rounded), with random ranges of 4 KB in batches of
+    /// 256, all cold. One call for each range: 110,000/s on the map, and 120,000/s on the descriptor. One call for all
+    /// ranges: 135,000/s, probably because their requests then reach the disk together. Reading beforehand into other
+    /// memory through a submission queue (`uring`): 110,000/s. Without advice, in one run: 9,000/s.
     pub fn will_need(&self, ranges: &mut dyn Iterator<Item = (u64, usize)>) {
-        /// The system takes no more in one call.
+        /// The system accepts no more ranges in one call.
         const MOST: usize = 1024;
         let mut pages: Vec<libc::iovec> = Vec::with_capacity(ranges.size_hint().0.min(MOST));
         for (at, length) in ranges {
             let Some(next) = self.pages(at, length) else { continue };
             match pages.last_mut() {
-                // Neighbours, as they come when a file is read in order, are one range.
+                // Adjacent ranges, as they occur when a file is read in order, are merged.
                 Some(last) if follows(last, &next) => {
                     last.iov_len = next.iov_base as usize + next.iov_len - last.iov_base as usize;
                 }
@@ -184,7 +187,7 @@ impl Map {
         advise(&pages);
     }
 
-    /// The pages of a range, as far as the map goes.
+    /// The pages of a range, up to the end of the map.
     fn pages(&self, at: u64, length: usize) -> Option<libc::iovec> {
         let page = rustix::param::page_size();
         let at = usize::try_from(at).ok().filter(|&at| at < self.len)?;
@@ -196,7 +199,7 @@ impl Map {
     }
 }
 
-/// Whether a range begins in another one or right behind it, and ends behind it.
+/// Whether `next` begins inside `last` or right after it, and does not end before it.
 fn follows(last: &libc::iovec, next: &libc::iovec) -> bool {
     let (begin, end) = (last.iov_base as usize, last.iov_base as usize + last.iov_len);
     let page = rustix::param::page_size();
@@ -204,14 +207,14 @@ fn follows(last: &libc::iovec, next: &libc::iovec) -> bool {
     begin <= start && start <= end.next_multiple_of(page) && end <= start + next.iov_len
 }
 
-/// Tells the system that pages of our own maps will be read soon.
+/// Advises the system that pages of our own maps will be read soon.
 fn advise(pages: &[libc::iovec]) {
-    /// This process, since Linux 6.14. Before, it is no descriptor, and nothing happens.
+    /// Means this process, since Linux 6.14. On older systems it is an invalid descriptor, and the call has no effect.
     const OURSELVES: libc::c_int = -10_001;
     if pages.is_empty() {
         return;
     }
-    // SAFETY: advice about our own mappings; nothing is changed.
+    // SAFETY: advice about our own mappings. Nothing is changed.
     let told = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -233,9 +236,9 @@ fn advise(pages: &[libc::iovec]) {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // Out of the registry first: from now on the addresses are nobody's.
+        // Remove the map from the registry first: after `munmap` the addresses may belong to something else.
         REGISTRY.give_back(self.slot);
-        // SAFETY: nobody borrows from the map any more, or it could not be dropped.
+        // SAFETY: nothing borrows from the map, because it is being dropped.
         let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.len) };
     }
 }
@@ -284,7 +287,7 @@ mod tests {
         let (_temp, map) = mapped(&[7; 10_000]);
         assert!(map.export());
         map.retire();
-        assert_eq!((map.state(), map.bytes()[9999]), (MapState::Intact, 7), "somebody looks at it");
+        assert_eq!((map.state(), map.bytes()[9999]), (MapState::Intact, 7), "it is exported");
         map.unexport();
         map.retire();
         assert_eq!((map.state(), map.bytes()[9999]), (MapState::Retired, 0));
@@ -298,7 +301,7 @@ mod tests {
         temp.as_file().sync_all().unwrap();
         let cached = || {
             let mut found = vec![0u8; PAGES];
-            // SAFETY: asks about a mapping that is there, and has a byte for each page.
+            // SAFETY: the mapping exists, and `found` has a byte for each page.
             assert_eq!(unsafe { libc::mincore(map.begin.as_ptr().cast(), map.len, found.as_mut_ptr()) }, 0);
             found.iter().filter(|&&page| page & 1 != 0).count()
         };

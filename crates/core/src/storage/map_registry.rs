@@ -12,7 +12,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
 };
 
-/// What can be said of the bytes of a memory map.
+/// Whether the bytes of a memory map can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MapState {
@@ -24,7 +24,7 @@ pub enum MapState {
     Retired = 2,
 }
 
-/// One registered range. Never freed, so that the signal handler can look at it at any time.
+/// One registered range. Never freed, so that the signal handler can read it at any time.
 #[derive(Default)]
 pub struct Slot {
     /// Addresses; 0 while the slot is free.
@@ -32,14 +32,14 @@ pub struct Slot {
     end: AtomicUsize,
     /// A [`MapState`].
     state: AtomicU8,
-    /// While the slot is free: the one below it on the stack, as its index plus 1; 0: none.
+    /// While the slot is free: the index of the slot below it on the stack, plus 1. 0: none.
     below: AtomicU32,
     /// Its own index. Set before the slot is first taken.
     index: AtomicU32,
 }
 
 impl Slot {
-    /// What can be said of the bytes that were read from the range so far.
+    /// Whether the bytes that were read from the range so far can be trusted.
     #[inline]
     pub fn state(&self) -> MapState {
         match self.state.load(Acquire) {
@@ -49,7 +49,8 @@ impl Slot {
         }
     }
 
-    /// The state as a number that is 0 while the range is intact: for whoever asks so often that a call is too much.
+    /// The state as a number that is 0 while the range is intact, for callers that check it so often that a call costs
+    /// too much.
     pub fn flag(&'static self) -> &'static AtomicU8 {
         &self.state
     }
@@ -59,7 +60,7 @@ impl Slot {
         let _ = self.state.compare_exchange(MapState::Intact as u8, MapState::Faulted as u8, SeqCst, SeqCst);
     }
 
-    /// Marks the range as closed; returns what it was before.
+    /// Marks the range as closed. Returns the previous state.
     pub fn mark_retired(&self) -> MapState {
         match self.state.swap(MapState::Retired as u8, SeqCst) {
             0 => MapState::Intact,
@@ -68,15 +69,15 @@ impl Slot {
         }
     }
 
-    /// Takes back [`mark_retired`](Self::mark_retired).
+    /// Undoes [`mark_retired`](Self::mark_retired).
     pub fn mark_open_again(&self, before: MapState) {
         let _ = self.state.compare_exchange(MapState::Retired as u8, before as u8, SeqCst, SeqCst);
     }
 
     /// The addresses, if the slot is in use.
     pub fn range(&self) -> Option<(usize, usize)> {
-        // The slot may be returned and taken again between the loads. Two equal looks at `begin` mean that `end`
-        // belongs to it: `take` writes `begin` last, `give_back` clears it first.
+        // The slot may be returned and taken again between the loads. If both loads of `begin` are equal, `end` belongs
+        // to it: `take` writes `begin` last, `give_back` clears it first.
         let begin = self.begin.load(Acquire);
         let end = self.end.load(Acquire);
         (begin != 0 && begin == self.begin.load(Acquire)).then_some((begin, end))
@@ -86,25 +87,25 @@ impl Slot {
         self.range().is_some_and(|(begin, end)| begin <= address && address < end)
     }
 
-    /// Whether the range cannot be read any more at its end, and no read has found out yet. Costs a system call.
+    /// Whether the end of the range has become unreadable, and no read has found out yet. Costs a system call.
     pub fn is_unreadable(&self, page_size: usize) -> bool {
         self.state() == MapState::Intact
             && self.range().is_some_and(|(_, end)| !is_readable((end - 1) / page_size * page_size))
     }
 }
 
-/// Slots of the first block; each further block has twice as many.
+/// Slots of the first block. Each further block has twice as many.
 const FIRST: usize = 64;
 /// Room for 64 million slots.
 const BLOCKS: usize = 20;
-/// Linux allows 65,530 maps in one process by default, and the memory allocator, thread stacks and libraries need
-/// theirs. What is opened beyond this is read by positional reads.
+/// Linux allows 65,530 maps in one process by default, and the memory allocator, thread stacks and libraries need some
+/// of them. Files that are opened beyond this number are read by positional reads.
 const MOST_MAPS: usize = 32_000;
 
 /// All registered ranges.
 pub struct Registry {
     blocks: [AtomicPtr<Slot>; BLOCKS],
-    /// How many slots were ever taken. They have the indices below this.
+    /// How many slots were ever taken. Their indices are below this number.
     published: AtomicUsize,
     /// How many are in use.
     in_use: AtomicUsize,
@@ -113,7 +114,7 @@ pub struct Registry {
     /// thread that was interrupted between reading the top and replacing it notices that the stack changed meanwhile
     /// even if the same slot is on top again (the ABA problem).
     free: AtomicU64,
-    /// Slots looked at while taking and returning.
+    /// Slots visited while taking and returning.
     #[cfg(test)]
     visited: AtomicUsize,
 }
@@ -150,7 +151,7 @@ impl Registry {
         Some(slot)
     }
 
-    /// Returns a slot. From now on its addresses are nobody's.
+    /// Returns a slot. Its addresses are not registered any more.
     pub fn give_back(&self, slot: &Slot) {
         slot.begin.store(0, Release);
         slot.end.store(0, Release);
@@ -171,7 +172,7 @@ impl Registry {
     fn slot(&self, index: usize) -> Option<&Slot> {
         let (block, place) = place_of(index);
         let first = self.blocks.get(block)?.load(Acquire);
-        // SAFETY: a block that is there has `FIRST << block` slots and is never freed; `place` is below that.
+        // SAFETY: a block that exists has `FIRST << block` slots and is never freed. `place` is below that number.
         (!first.is_null()).then(|| unsafe { &*first.add(place) })
     }
 
@@ -180,7 +181,7 @@ impl Registry {
         loop {
             let slot = self.slot((top as u32 as usize).checked_sub(1)?)?;
             self.visit();
-            // If another thread takes this slot first, `below` may be anything; the exchange fails then.
+            // If another thread takes this slot first, `below` may be anything, but then the exchange fails.
             let next = changed(top, slot.below.load(Acquire));
             match self.free.compare_exchange_weak(top, next, AcqRel, Acquire) {
                 Ok(_) => return Some(slot),
@@ -216,8 +217,8 @@ impl Registry {
         }
     }
 
-    /// Sees to it that a block is there. Not a lock that runs an initialiser: a fork in the middle of one would hang
-    /// the child. Two threads may both make the block; one of the two is freed.
+    /// Allocates a block if it does not exist yet. This uses no lock around an initialiser, because a fork in the
+    /// middle of one would hang the child. Two threads may both allocate the block. One of the two is freed.
     fn make_block(&self, block: usize) -> Option<()> {
         let place = self.blocks.get(block)?;
         if !place.load(Acquire).is_null() {
@@ -228,7 +229,7 @@ impl Registry {
         slots.extend((0..FIRST << block).map(|_| Slot::default()));
         let made: *mut [Slot] = Box::into_raw(slots.into_boxed_slice());
         if place.compare_exchange(std::ptr::null_mut(), made.cast(), AcqRel, Acquire).is_err() {
-            // SAFETY: made above, and nobody else has seen it.
+            // SAFETY: allocated above, and nothing else refers to it.
             drop(unsafe { Box::from_raw(made) });
         }
         Some(())
@@ -240,9 +241,10 @@ impl Registry {
     }
 }
 
-/// Whether 8 bytes can be read. Safe in a signal handler, and never a signal itself.
+/// Whether 8 bytes can be read. Safe in a signal handler, and never raises a signal itself.
 fn is_readable(address: usize) -> bool {
-    /// The kernel reads the new mask before it looks at what to do with it, and this is nothing that it can do.
+    /// An invalid request. The kernel reads the new mask before it checks the request, so it reports an unreadable
+    /// address, and otherwise changes nothing.
     const NO_SUCH_REQUEST: libc::c_int = -1;
     const MASK_SIZE: usize = 8;
     // SAFETY: the kernel reads from the address, which it checks, and changes nothing.
@@ -254,7 +256,7 @@ fn is_readable(address: usize) -> bool {
     }
 }
 
-/// The block of a slot, and its place there.
+/// The block of a slot, and its index in that block.
 fn place_of(index: usize) -> (usize, usize) {
     let block = (index / FIRST + 1).ilog2() as usize;
     (block, index + FIRST - (FIRST << block))
@@ -270,7 +272,7 @@ fn changed(top: u64, index_plus_1: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// Blocks are never freed, so that a registry of a test is one more that is never freed.
+    /// Blocks are never freed, so the registry of a test is leaked as well.
     fn registry(most: usize) -> &'static Registry {
         Box::leak(Box::new(Registry::new(most)))
     }
@@ -295,7 +297,7 @@ mod tests {
         for (i, slot) in slots.iter().enumerate().step_by(997) {
             assert!(std::ptr::eq(registry.find((i + 1) * 4096 + 7).unwrap(), *slot));
         }
-        // Every other one goes and comes back.
+        // Return every other slot and take it again.
         for _ in 0..2 {
             slots.iter().step_by(2).for_each(|slot| registry.give_back(slot));
             assert!(registry.find(4096).is_none() && registry.find(2 * 4096).is_some());

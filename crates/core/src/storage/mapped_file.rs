@@ -25,11 +25,12 @@ impl<'a> MappedRange<'a> {
         self.bytes
     }
 
-    /// Whether a result that was computed from the bytes can be trusted. If not, [`read_again`](Self::read_again) has the right
-    /// ones, or says what is wrong. `is_verified`: a checksum covers the bytes; `is_ok`: they made sense.
+    /// Whether a result that was computed from the bytes can be trusted. If not, [`read_again`](Self::read_again) reads
+    /// the right bytes, or reports the error. `is_verified`: a checksum covers the bytes. `is_ok`: the computation did
+    /// not fail.
     #[inline(always)]
     pub fn is_intact(&self, is_verified: bool, is_ok: bool) -> Result<bool> {
-        // The usual case first, and alone: it is in the way of every record.
+        // The usual case comes first, in its own branch, because every record takes it.
         if is_verified && is_ok && self.map.state_after_reading() == MapState::Intact {
             return Ok(true);
         }
@@ -39,9 +40,9 @@ impl<'a> MappedRange<'a> {
     #[inline(never)]
     fn look_closer(&self, is_verified: bool, is_ok: bool) -> Result<bool> {
         if !is_verified {
-            // A file that is truncated inside a page reads as zeros from there to the end of the page, with no signal.
-            // A checksum sees that. Without one, a look at the last byte finds every cut but those in the last page,
-            // and only who reads from that one has to ask for the size.
+            // If a file is truncated inside a page, the rest of that page reads as zeros, with no signal. A checksum
+            // detects that. Without one, reading the last byte detects every truncation except those in the last page.
+            // So only a read from the last page has to check the file size.
             self.map.touch_end();
         }
         match self.map.state_after_reading() {
@@ -79,7 +80,7 @@ impl Mapped for LocalFile {
             bytes::range("read", at, length as u64, self.len()).map_err(|e| e.in_file(&self.name))?;
             return Ok(None);
         };
-        // A map that had a fault, or was closed by one of several who share it: positional reads go on.
+        // The map had a fault, or one of several users closed it. Positional reads still work.
         if map.state() != MapState::Intact || !sigbus::protects_this_thread() {
             return Ok(None);
         }
@@ -105,7 +106,7 @@ impl Mapped for LocalFile {
     }
 
     fn prefetch(&self, range: Range<u64>) {
-        /// Behind its first lines, the processor finds the rest of a record by itself.
+        /// After the first lines, the processor prefetches the rest of a record by itself.
         const LINES: usize = 512;
         let (Ok(begin), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end)) else { return };
         if let Some(bytes) = self.map.as_ref().and_then(|map| map.bytes().get(begin..end)) {
@@ -115,7 +116,7 @@ impl Mapped for LocalFile {
 
     fn export(&self, range: Range<u64>) -> bool {
         let Some(map) = self.map.as_ref().filter(|_| sigbus::protects_this_thread()) else { return false };
-        // A file that was cut inside its last page shows only in its size.
+        // Only the file size shows a truncation inside the last page.
         (!map.is_in_last_page(range.end) || self.unchanged().is_ok()) && map.export()
     }
 

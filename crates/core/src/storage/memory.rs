@@ -6,7 +6,7 @@ use crate::cx::Cx;
 use crate::error::Result;
 use std::ops::Range;
 
-/// A storage over anything that is a slice of bytes.
+/// A storage over any value that is a slice of bytes.
 pub struct Memory<B> {
     name: String,
     bytes: B,

@@ -1,25 +1,25 @@
-//! Where bytes come from and where they go. A storage never knows a format.
+//! Where bytes are read from and written to. A storage knows nothing about formats.
 //!
 //! | file | what |
 //! |---|---|
-//! | [`location`] | the one place that opens things to read: from a location to a storage |
-//! | [`fetch`] | the one place that reads ranges of many storages together |
-//! | [`file`] | a local file |
+//! | [`location`] | the only place that opens files for reading: from a location to a storage |
+//! | [`fetch`] | the only place that reads ranges of many storages together |
+//! | [`mod@file`] | a local file |
 //! | `identity` | whether a file that is opened again is still the same file |
 //! | `map`, `mapped_file` | a memory map of a file; what can be borrowed from it (Linux) |
-//! | `sigbus`, `map_registry` | the signal handler that makes memory maps safe; the address ranges of all maps (Linux) |
-//! | `positional`, `vectored` | reads at a position: of one range, of neighbouring ranges |
-//! | `cold` | batches that the page cache may not have (Linux) |
-//! | `direct`, `aligned`, `uring` | reads past the page cache with O_DIRECT, many in flight (Linux) |
-//! | [`handles`], [`file_set`] | the bound on open descriptors; what the files of a data set share |
+//! | `sigbus`, `map_registry` | the signal handler that makes memory maps safe; the addresses of all maps (Linux) |
+//! | `positional`, `vectored` | positional reads: of one range, of adjacent ranges |
+//! | `cold` | batches that may not be in the page cache (Linux) |
+//! | `direct`, `aligned`, `uring` | O_DIRECT reads, which bypass the page cache, many in flight (Linux) |
+//! | [`handles`], [`file_set`] | the limit on open file descriptors; what the files of a data set share |
 //! | [`memory`] | bytes that are already in memory |
 //! | [`partial`] | a storage of which some ranges are in memory, while it is being opened |
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
 //! | [`window`] | reading from front to back, in large pieces or skipping |
 //! | [`output`] | what a writer writes to |
-//! | [`publish`], [`transaction`], [`journal`] | how a file, or a set of files, appears whole or not at all; what is left to do meanwhile |
+//! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
 //!
-//! Another way of reading (an object store) is one more file here with one more `impl Storage`.
+//! To add another kind of storage (an object store), add one file here with one `impl Storage`.
 
 #[cfg(target_os = "linux")]
 mod aligned;
@@ -60,11 +60,11 @@ use crate::error::Result;
 use fetch::Queue;
 use std::ops::Range;
 
-/// One range of a storage, and the place its bytes go.
+/// One range of a storage, and the buffer for its bytes.
 pub struct ReadOp<'a> {
     /// Offset of the first byte.
     pub at: u64,
-    /// Filled whole, or the read fails.
+    /// Filled completely, or the read fails.
     pub out: &'a mut [u8],
 }
 
@@ -84,37 +84,37 @@ pub trait Storage: Send + Sync {
     /// Fills `out` with the bytes from `at` on. A storage that ends early is a truncation error.
     fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()>;
 
-    /// Fills many ranges at once. Returns with nothing in flight.
+    /// Reads many ranges at once. When it returns, no read is in flight.
     fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
         ops.iter_mut().try_for_each(|op| self.read_at(op.at, op.out, cx))
     }
 
-    /// What serves its reads, so that [`fetch`] can serve many storages of one kind together.
+    /// The mechanism that serves its reads. [`fetch`] reads from many storages with the same mechanism together.
     fn queue(&self) -> Queue<'_> {
         Queue::Own
     }
 
-    /// An error if the bytes are not the ones that were there at the beginning: asked when something does not fit.
+    /// Returns an error if the storage has changed since it was opened. Called when something in its bytes is wrong.
     fn unchanged(&self) -> Result<()> {
         Ok(())
     }
 
-    /// What can be done with bytes that are in memory already. None: they have to be read.
+    /// Access to bytes that are in memory already. None: they have to be read.
     #[inline]
     fn mapped(&self) -> Option<&dyn Mapped> {
         None
     }
 }
 
-/// A storage whose bytes can be looked at in place: a memory-mapped file, or bytes in memory.
+/// A storage whose bytes can be accessed in place: a memory-mapped file, or bytes in memory.
 pub trait Mapped: Send + Sync {
-    /// A range in place. None: it has to be read after all.
+    /// Borrows a range in place. None: the range has to be read.
     fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>>;
 
-    /// Whether looking at the bytes never waits for a disk.
+    /// Whether access to the bytes never waits for a disk.
     fn is_memory(&self) -> bool;
 
-    /// Whether a range could also be read by a system call at once, with nothing to open.
+    /// Whether a range could also be read by a system call right away, without opening a file first.
     fn has_descriptor(&self) -> bool {
         false
     }
@@ -124,30 +124,29 @@ pub trait Mapped: Send + Sync {
         true
     }
 
-    /// Tells that ranges `(at, length)` are about to be borrowed, so that cold ones are fetched together.
+    /// Announces that ranges `(at, length)` will be borrowed soon, so that cold ones are fetched together.
     fn will_need(&self, _ranges: &mut dyn Iterator<Item = (u64, usize)>) {}
 
-    /// Tells that a range is about to be borrowed, so that its beginning comes into the processor's cache.
+    /// Announces that a range will be borrowed soon, so that its beginning is loaded into the processor's cache.
     fn prefetch(&self, _range: Range<u64>) {}
 
-    /// Keeps the bytes in place until [`unexport`](Self::unexport), for somebody who looks at a range of them without
+    /// Keeps the bytes in place until [`unexport`](Self::unexport), for a caller that accesses a range of them without
     /// checks. False: they cannot be kept, or the file was truncated.
     fn export(&self, range: Range<u64>) -> bool;
 
-    /// The end of one [`export`](Self::export).
+    /// Ends one [`export`](Self::export).
     fn unexport(&self) {}
 
-    /// Bytes in place, for who has called [`export`](Self::export).
+    /// Bytes in place, for a caller that has called [`export`](Self::export).
     fn exported(&self, range: Range<u64>) -> Option<&[u8]>;
 
-    /// Gives the memory back, unless somebody has exported it. Readers go on by plain reads.
+    /// Releases the memory, unless it is exported. Readers continue with plain reads.
     fn retire(&self) {}
 }
 
-/// Bytes of a storage, in place. What was copied or decoded from them is to be believed only if it was done by
-/// [`with`](Self::with).
+/// Bytes of a storage, in place. A copy or a decoded result is valid only if [`with`](Self::with) made it.
 pub enum Borrowed<'a> {
-    /// In memory, where nobody changes them.
+    /// In memory, where they do not change.
     Memory(&'a [u8]),
     /// In a mapped file, which is held open.
     #[cfg(target_os = "linux")]
@@ -165,8 +164,8 @@ impl Borrowed<'_> {
         }
     }
 
-    /// The result of `act` on the bytes. If the mapped file was truncated or failed meanwhile, `act` is called again,
-    /// with what a positional read gives. `is_verified`: `act` fails on bytes that are not those of the file.
+    /// The result of `act` on the bytes. If the mapped file was truncated or failed meanwhile, `act` is called again
+    /// with the bytes of a positional read. `is_verified`: `act` fails on bytes that are not those of the file.
     #[inline]
     pub fn with<T>(
         &self,
@@ -190,8 +189,8 @@ impl Borrowed<'_> {
     }
 }
 
-/// Reads `length` bytes at `at` into a new buffer, after checking that the storage has them. The buffer grows with the
-/// bytes that have come: a sparse file of a few bytes on disk can have any size.
+/// Reads `length` bytes at `at` into a new buffer, after a check that the storage has them. The buffer is filled piece
+/// by piece, because a sparse file that takes a few bytes on disk can have any size.
 pub fn read_vec(
     storage: &dyn Storage,
     what: &'static str,
@@ -205,7 +204,8 @@ pub fn read_vec(
     Ok(out)
 }
 
-/// Appends bytes from `at` on until `out` holds `length` of them. `out` has room for them.
+/// Reads the bytes from `at` on until `out` holds `length` of them. Bytes that `out` holds already are not read again.
+/// `out` has room for all of them.
 pub(crate) fn read_to_end_of(
     storage: &dyn Storage,
     out: &mut Vec<u8>,
@@ -213,7 +213,8 @@ pub(crate) fn read_to_end_of(
     length: u64,
     cx: &Cx<'_>,
 ) -> Result<()> {
-    /// Zeroing all of a large buffer first would touch its memory twice; a piece of this size stays in the cache.
+    /// Zeroing all of a large buffer first would access its memory twice. A piece of this size stays in the processor's
+    /// cache.
     const PIECE: u64 = 1 << 20;
     while (out.len() as u64) < length {
         let done = out.len();

@@ -1,11 +1,11 @@
-//! What a writer writes to. Bytes go forward; some outputs can also be patched where they were.
+//! What a writer writes to. Bytes are appended. Some outputs can also overwrite earlier bytes.
 
 use crate::error::{Error, Result};
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// A place for the bytes of one file.
+/// The destination for the bytes of one file.
 pub trait Output: Send {
     /// How many bytes have been written, counted from the beginning of the file.
     fn position(&self) -> u64;
@@ -16,22 +16,22 @@ pub trait Output: Send {
     /// Whether [`write_at`](Output::write_at) and [`skip`](Output::skip) work here.
     fn can_patch(&self) -> bool;
 
-    /// Leaves room for bytes that are patched in later; until then they are zeros.
+    /// Leaves room for bytes that are written later. Until then they are zeros.
     fn skip(&mut self, length: u64) -> Result<()>;
 
     /// Overwrites bytes that were written before.
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Hands everything buffered to the other side.
+    /// Writes out everything that is buffered.
     fn flush(&mut self) -> Result<()>;
 
-    /// A folder on the same disk, for a format that has to spool; none: the system's own.
+    /// A folder on the same disk, for a format that needs temporary files. None: the system's temporary folder.
     fn spool_folder(&self) -> Option<&Path> {
         None
     }
 }
 
-/// Opens a pipe or a device for writing. A pipe that nobody opens for reading within a second is an error.
+/// Opens a pipe or a device for writing. It is an error if no process opens the pipe for reading within a second.
 pub fn open_special(path: &Path, metadata: &Metadata) -> Result<File> {
     let failed = |e| Error::io("cannot open", e).in_file(&path.to_string_lossy());
     #[cfg(unix)]
@@ -43,7 +43,7 @@ pub fn open_special(path: &Path, metadata: &Metadata) -> Result<File> {
     File::options().write(true).open(path).map_err(failed)
 }
 
-/// A plain open would wait for a reader for ever, and no signal would end it.
+/// A plain open would wait for a reader forever, and no signal would end it.
 #[cfg(unix)]
 fn open_fifo(path: &Path) -> Result<File> {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -79,7 +79,7 @@ pub struct ForwardOutput<W> {
 }
 
 impl<W: Write + Send> ForwardOutput<W> {
-    /// Starts at position 0, whatever `inner` was given before. `name` is what errors call it.
+    /// Starts at position 0, even if bytes were written to `inner` before. `name` is what errors call it.
     pub fn new(name: impl Into<String>, inner: W) -> Self {
         ForwardOutput { inner, name: name.into(), position: 0 }
     }
@@ -88,7 +88,7 @@ impl<W: Write + Send> ForwardOutput<W> {
         Error::io("writing failed", error).in_file(&self.name).at(self.position)
     }
 
-    /// Gives the inner writer back.
+    /// Returns the inner writer.
     pub fn into_inner(self) -> W {
         self.inner
     }
@@ -122,8 +122,8 @@ impl<W: Write + Send> Output for ForwardOutput<W> {
     }
 }
 
-/// An output that can seek: a local file, a cursor over a vector. Its own position 0 is where `inner`
-/// stood when it was handed over.
+/// An output that can seek: a local file, a cursor over a vector. Its position 0 is the position of `inner` when this
+/// was created.
 pub struct Seekable<W> {
     inner: W,
     position: u64,
@@ -131,13 +131,13 @@ pub struct Seekable<W> {
 }
 
 impl<W: Write + Seek + Send> Seekable<W> {
-    /// Takes the present position of `inner` as the beginning of the file.
+    /// Takes the current position of `inner` as the beginning of the file.
     pub fn new(mut inner: W) -> Result<Self> {
         let base = inner.stream_position().map_err(|e| Error::io("seeking failed", e))?;
         Ok(Seekable { inner, position: 0, base })
     }
 
-    /// Gives the inner writer back.
+    /// Returns the inner writer.
     pub fn into_inner(self) -> W {
         self.inner
     }

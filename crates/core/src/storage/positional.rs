@@ -1,4 +1,4 @@
-//! Reads and writes at a position: the one loop for each.
+//! Positional reads and writes, with the loops that complete short ones.
 
 use crate::cx::Stop;
 use crate::error::Error;
@@ -10,13 +10,13 @@ use std::io::ErrorKind;
 pub enum Failure {
     /// The file has no byte at this position.
     Ends(u64),
-    /// The system refused, at this position.
+    /// The system returned an error at this position.
     Refused(u64, std::io::Error),
     /// The caller wants to stop.
     Stopped(Error),
 }
 
-/// One positional read, which may come back short.
+/// One positional read, which may be short.
 pub fn read_some(file: &File, out: &mut [u8], at: u64) -> std::io::Result<usize> {
     #[cfg(unix)]
     return std::os::unix::fs::FileExt::read_at(file, out, at);
@@ -33,7 +33,7 @@ pub fn read_exact(file: &File, out: &mut [u8], at: u64, stop: &dyn Stop) -> Resu
         match read_some(file, &mut out[done..], position) {
             Ok(0) => return Err(Failure::Ends(position)),
             Ok(n) => done += n,
-            // A signal came while a slow file system kept us waiting: perhaps the one that should stop us.
+            // A signal interrupted the wait for a slow file system. It may be the one that should stop the call.
             Err(e) if e.kind() == ErrorKind::Interrupted => stop.check().map_err(Failure::Stopped)?,
             Err(e) => return Err(Failure::Refused(position, e)),
         }

@@ -1,4 +1,4 @@
-//! The one helper that makes a file appear whole or not at all; [`transaction`](super::transaction) does so for sets.
+//! Makes a file appear whole or not at all. [`transaction`](super::transaction) does so for sets of files.
 //!
 //! 1. [`Staged::create`]: `.<name>.<random>.tmp` in the target's folder, exclusively, with ordinary permissions.
 //! 2. The bytes go there; every write is checked.
@@ -25,7 +25,7 @@ pub struct Staged {
     target: Target,
 }
 
-/// What is to become of a staged file.
+/// Where a staged file goes, and how.
 #[derive(Clone, Debug)]
 struct Target {
     path: PathBuf,
@@ -34,7 +34,7 @@ struct Target {
 }
 
 impl Staged {
-    /// Creates the temporary file beside `path`. A symlink is followed: its target is replaced.
+    /// Creates the temporary file in the folder of the target. A symlink is followed: its target is replaced.
     pub fn create(path: &Path, overwrite: bool, durable: bool) -> Result<Self> {
         let failed = |e| Error::io("cannot create", e).in_file(&path.to_string_lossy());
         let resolved = match found(path).map_err(failed)? {
@@ -48,15 +48,15 @@ impl Staged {
             _ => {}
         }
         let staged = Self::stage(path, resolved, overwrite, durable)?;
-        // A file that replaces another is as private as that one was.
+        // A file that replaces another one keeps its permissions.
         if let Some(metadata) = replaced {
             staged.out.inner().get_ref().set_permissions(metadata.permissions()).map_err(failed)?;
         }
         Ok(staged)
     }
 
-    /// Creates the temporary file of a shard of `path`. Its name is not known yet, only that it will be in the same
-    /// folder, so nothing is followed or replaced.
+    /// Creates the temporary file of a shard of `path`. The final name is not known yet, only that it will be in the
+    /// same folder. So no symlink is followed and nothing is replaced.
     pub fn create_shard(path: &Path, durable: bool) -> Result<Self> {
         Self::stage(path, path.to_owned(), false, durable)
     }
@@ -74,7 +74,7 @@ impl Staged {
         &self.target.path
     }
 
-    /// All bytes are written: flushes, syncs when durable, and closes.
+    /// Call this when all bytes are written. It flushes, syncs when durable, and closes.
     pub fn seal(self) -> Result<Sealed> {
         let name = self.target.path.to_string_lossy().into_owned();
         let failed = |e| Error::io("writing failed", e).in_file(&name);
@@ -117,7 +117,7 @@ impl Output for Staged {
     }
 }
 
-/// A file that is whole, still under its temporary name.
+/// A complete file, still under its temporary name.
 pub struct Sealed {
     /// None once it is published.
     temp: Option<TempPath>,
@@ -145,12 +145,12 @@ impl Sealed {
         &self.target.path
     }
 
-    /// Gives up the temporary file, to be published as one of a set.
+    /// Returns the temporary file, to be published as one of a set.
     pub(super) fn take_temp(mut self) -> Option<TempPath> {
         self.temp.take()
     }
 
-    /// Whether it was synced, and its name should be.
+    /// Whether the file was synced. If so, its new name must be synced too.
     pub fn is_durable(&self) -> bool {
         self.target.durable
     }
@@ -163,18 +163,18 @@ impl Sealed {
         if overwrite {
             #[cfg(not(windows))]
             temp.persist(&path).map_err(|e| failed(e.error))?;
-            // There, this one also replaces a file that others have open.
+            // On Windows, this rename also replaces a file that other processes have open.
             #[cfg(windows)]
             std::fs::rename(&temp, &path).map_err(failed)?;
         } else if let Err(e) = temp.persist_noclobber(&path) {
-            // Some file systems have neither hard links nor a rename that replaces nothing.
+            // Some file systems have neither hard links nor a rename that fails if the new name exists.
             rename_if_free(&e.path, &path, e.error).map_err(failed)?;
         }
         if durable { sync_folder(folder_of(&path)).map_err(failed) } else { Ok(()) }
     }
 }
 
-/// The error of a rename to `path`.
+/// The error for a failed rename to `path`.
 pub(super) fn publish_failed(path: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         ErrorKind::AlreadyExists => exists(path),
@@ -187,7 +187,7 @@ pub(super) fn publish_failed(path: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// Renames, unless there is something under the new name.
+/// Renames a file, unless the new name exists.
 pub(super) fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     {
@@ -199,8 +199,8 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
     rename_if_free(from, to, ErrorKind::Unsupported.into())
 }
 
-/// Looks whether the new name is free, then renames, after a rename that would have done both at once failed with
-/// `error`. Another process can take the name in between.
+/// Checks that the new name is free, then renames. Used after an atomic rename failed with `error`. Another process can
+/// take the name in between.
 fn rename_if_free(from: &Path, to: &Path, error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == ErrorKind::AlreadyExists || found(to)?.is_some() {
         return Err(ErrorKind::AlreadyExists.into());
@@ -208,7 +208,7 @@ fn rename_if_free(from: &Path, to: &Path, error: std::io::Error) -> std::io::Res
     std::fs::rename(from, to)
 }
 
-/// What is there under a name, itself and not what it links to. An error for a name that cannot be.
+/// The metadata of `path`, without following a symlink. None if nothing has this name. An error for an invalid name.
 pub(super) fn found(path: &Path) -> std::io::Result<Option<std::fs::Metadata>> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -217,7 +217,7 @@ pub(super) fn found(path: &Path) -> std::io::Result<Option<std::fs::Metadata>> {
     }
 }
 
-/// The error of a file that is in the way.
+/// The error for a file that already exists.
 pub(super) fn exists(path: &Path) -> Error {
     Error::io("will not overwrite", ErrorKind::AlreadyExists.into())
         .in_file(&path.to_string_lossy())
@@ -247,22 +247,22 @@ fn follow(path: &Path) -> std::io::Result<PathBuf> {
 /// A new file with a hidden name in the folder of `path`.
 pub(super) fn temp_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
-    // A name near the system's limit leaves no room for ours.
+    // The name is shortened, because a name near the system's limit leaves no room for our prefix and suffix.
     let name: String = name.chars().take(40).collect();
     let prefix = format!(".{name}.");
-    // Opened by ourselves, because the crate's own way loses the number of a system's error. Permissions are what
-    // any program would create; the system takes the umask off.
+    // We open the file ourselves, because the crate's own function loses the error number of the system. The
+    // permissions are those that any program would request, and the system applies the umask.
     tempfile::Builder::new().prefix(&prefix).suffix(".tmp").rand_bytes(8).make_in(folder_of(path), |path| {
         std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)
     })
 }
 
-/// Closes a file and hears what the system says to it: a network file system may only now report a failure.
+/// Closes a file and returns the error, if any: a network file system may report a failed write only now.
 fn close(file: File) -> std::io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::fd::IntoRawFd;
-        // SAFETY: `file` owned the descriptor and has just given it up, so nobody else closes or uses it.
+        // SAFETY: `file` owned the descriptor and has just given it up, so nothing else closes or uses it.
         unsafe { rustix::io::try_close(file.into_raw_fd()) }?;
     }
     #[cfg(not(unix))]
@@ -274,7 +274,7 @@ fn close(file: File) -> std::io::Result<()> {
 pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     match File::open(folder)?.sync_all() {
-        // Some network file systems cannot sync folders, and say so; an error of the disk is another one.
+        // Some network file systems cannot sync folders and return these errors. An error of the disk has another kind.
         Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {}
         synced => synced?,
     }

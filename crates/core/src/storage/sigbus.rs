@@ -1,28 +1,30 @@
 //! The SIGBUS handler, which makes memory maps safe.
 //!
-//! When a mapped file is truncated, or its disk fails, a read of the map is not an error return: it is the signal
-//! SIGBUS, which ends the process. Our handler looks the address up in the [registry](super::map_registry). If it lies
-//! in one of our maps, the handler marks the map as faulted, puts a page of zeros where the fault was, and lets the
-//! interrupted read go on. Whoever read looks at the mark afterwards and reads again by a positional read.
+//! When a mapped file is truncated, or its disk fails, a read of the memory map does not return an error. Instead, the
+//! system sends the signal SIGBUS, which ends the process. Our handler looks the address up in the
+//! [registry](super::map_registry). If it lies in one of our maps, the handler marks the map as faulted, maps a page of
+//! zeros where the fault was, and lets the interrupted read continue. The reader checks the mark afterwards and reads
+//! again by a positional read.
 //!
-//! The mark is set before the page of zeros is placed, so that nobody can see the zeros without the mark. A reader
-//! keeps the map alive while it reads, so that the handler never replaces memory of somebody else.
+//! The mark is set before the page of zeros is mapped, so no reader can see the zeros without the mark. A reader keeps
+//! the map alive while it reads, so the handler never replaces memory that is not ours.
 //!
-//! Every other SIGBUS belongs to somebody else, and what happens is what would happen without us: it goes to the
-//! handler that was there before, or ends the process.
+//! Every other SIGBUS is not ours. It has the same effect as without our handler: it goes to the handler that was
+//! installed before, or ends the process.
 //!
 //! # The chain of handlers
 //!
-//! Others install handlers too, before or after us, and each keeps what was there before (Python's `faulthandler` does,
-//! and puts it back when it is disabled or has printed its report). So one address of ours may sit in the chain several
-//! times:
+//! Other libraries install handlers too, before or after us, and each keeps the handler that it replaced. Python's
+//! `faulthandler` does so, and restores that handler when it is disabled or has printed its report. So our handler may
+//! be in the chain several times:
 //!
 //! ```text
 //! kernel -> ours[1] -> faulthandler -> ours[0] -> default action
 //! ```
 //!
-//! With one function for both places we could not know which of the two was called, and would go round in a circle.
-//! So we have several functions, the links. Each link is installed over one foreign action, which it keeps for ever.
+//! With one function for both places, we could not know which of the two was called, and the handlers would call each
+//! other in a loop. So we have several functions, the links. Each link is installed over one foreign action, which it
+//! keeps forever.
 
 use super::map_registry::{REGISTRY, Registry};
 use std::cell::Cell;
@@ -56,29 +58,29 @@ static HANDLERS: [Handler; LINKS] = [
     handle::<15>,
 ];
 
-/// What each link was installed over. Set once, before the link is installed, and never freed: a handler may look at
-/// any time.
+/// The action that each link was installed over. Set once, before the link is installed. Never freed, because a handler
+/// may read it at any time.
 static PREVIOUS: [AtomicPtr<libc::sigaction>; LINKS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; LINKS];
 
 static PAGE_SIZE: AtomicUsize = AtomicUsize::new(0);
 
-/// A look at the installed handler is made once in so many reads of a thread.
+/// A thread checks the installed handler once in this many reads.
 const EVERY: u32 = 1024;
 
 thread_local! {
-    /// Reads until the next look.
+    /// Reads until the next check.
     static LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Whether SIGBUS reaches our handler in this thread. False: a read from a map might end the process.
 ///
-/// A look costs two system calls, so it is made at the first read of each thread and then once in a while. If another
+/// A check costs two system calls, so it is made at the first read of each thread and then once in a while. If another
 /// library has installed a handler over ours, ours is installed again over theirs.
 #[inline]
 pub fn protects_this_thread() -> bool {
     match LEFT.get() {
-        0 => look(),
+        0 => check(),
         left => {
             LEFT.set(left - 1);
             true
@@ -87,18 +89,18 @@ pub fn protects_this_thread() -> bool {
 }
 
 #[cold]
-fn look() -> bool {
+fn check() -> bool {
     let is_protected = install() && !is_blocked();
     LEFT.set(if is_protected { EVERY } else { 0 });
     is_protected
 }
 
-/// To be called in a forked child: worker processes install handlers when they begin.
+/// Call this in a forked child, because worker processes install handlers when they start.
 pub fn forked() {
     LEFT.set(0);
 }
 
-/// Whether this thread blocks SIGBUS. A fault then ends the process at once, whatever handler there is.
+/// Whether this thread blocks SIGBUS. A fault then ends the process at once, even if a handler is installed.
 #[cold]
 fn is_blocked() -> bool {
     // SAFETY: an all-zero set is a valid value of the C struct, and the call fills it.
@@ -109,7 +111,7 @@ fn is_blocked() -> bool {
     }
 }
 
-/// Sees to it that SIGBUS comes to us first. False: it does not, and maps are not safe.
+/// Makes sure that SIGBUS reaches our handler first. False: it does not, and memory maps are not safe.
 #[cold]
 pub fn install() -> bool {
     PAGE_SIZE.store(rustix::param::page_size(), Release);
@@ -120,13 +122,13 @@ pub fn install() -> bool {
         if is_same(&replaced, &found) {
             return true;
         }
-        // Somebody else installed a handler in between, and it is not in the chain yet, unless it is one of ours.
+        // Another thread installed a handler in between. It is not in the chain yet, unless it is one of ours.
         found = replaced;
     }
     true
 }
 
-/// The installed action; replaced if there is a new one.
+/// Returns the installed action, and replaces it if there is a new one.
 fn exchange(new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: an all-zero action is a valid value of the C struct, and the call fills it. A new one is complete, and
@@ -142,7 +144,7 @@ fn link_of(action: &libc::sigaction) -> Option<usize> {
     HANDLERS.iter().position(|handler| *handler as usize == action.sa_sigaction)
 }
 
-/// A link over that action: the one that has it already, or a new one. None: all are used up.
+/// The link over an action: the one that has it already, or a new one. None: all links are used.
 fn link_over(action: &libc::sigaction) -> Option<usize> {
     let mut new: *mut libc::sigaction = std::ptr::null_mut();
     for (link, place) in PREVIOUS.iter().enumerate() {
@@ -159,7 +161,7 @@ fn link_over(action: &libc::sigaction) -> Option<usize> {
         // SAFETY: what is in `PREVIOUS` is never freed or changed.
         if is_same(unsafe { &*kept }, action) {
             if !new.is_null() {
-                // SAFETY: made above, and nobody else has seen it.
+                // SAFETY: allocated above, and nothing else refers to it.
                 drop(unsafe { Box::from_raw(new) });
             }
             return Some(link);
@@ -168,8 +170,8 @@ fn link_over(action: &libc::sigaction) -> Option<usize> {
     None
 }
 
-/// The action that installs a link. Flags and mask are those of the action under it, so that its handler runs on the
-/// stack, with the blocked signals and with the effect on system calls that it asked for.
+/// The action that installs a link. Flags and mask are those of the action under it. So the handler under it runs on
+/// the stack, with the blocked signals, and with the effect on system calls that it requested.
 fn action_over(previous: &libc::sigaction, link: usize) -> libc::sigaction {
     let mut action = *previous;
     action.sa_sigaction = HANDLERS[link] as usize;
@@ -179,7 +181,7 @@ fn action_over(previous: &libc::sigaction, link: usize) -> libc::sigaction {
             // SAFETY: the set is ours.
             unsafe { libc::sigemptyset(&mut action.sa_mask) };
         }
-        // `call` does what SA_RESETHAND means: our own faults must not remove us.
+        // `call` does the work of SA_RESETHAND, because our own faults must not remove our handler.
         _ => action.sa_flags = previous.sa_flags & !libc::SA_RESETHAND | libc::SA_SIGINFO,
     }
     action
@@ -188,20 +190,20 @@ fn action_over(previous: &libc::sigaction, link: usize) -> libc::sigaction {
 fn is_same(a: &libc::sigaction, b: &libc::sigaction) -> bool {
     /// Added by the C library.
     const SA_RESTORER: libc::c_int = 0x0400_0000;
-    // SAFETY: only looks at the sets.
+    // SAFETY: only reads the sets.
     let is_in = |action: &libc::sigaction, signal| unsafe { libc::sigismember(&action.sa_mask, signal) };
     a.sa_sigaction == b.sa_sigaction
         && (a.sa_flags ^ b.sa_flags) & !SA_RESTORER == 0
         && (1..=64).all(|signal| is_in(a, signal) == is_in(b, signal))
 }
 
-/// The signal handler. Only loads, stores and system calls: this runs in the middle of anything.
+/// The signal handler. It uses only loads, stores and system calls, because it may interrupt any code.
 extern "C" fn handle<const LINK: usize>(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the C library gives each thread its `errno`. The code that we interrupted may be about to look at it.
+    // SAFETY: the C library gives each thread its `errno`. The code that we interrupted may be about to read it.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
@@ -213,23 +215,23 @@ extern "C" fn handle<const LINK: usize>(
     unsafe { *errno = before };
 }
 
-/// Why a signal came.
+/// Why a signal was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
     /// An instruction of this thread touched that address. It is executed again when the handlers return.
     Fault(usize),
     /// This process sent it to one of its threads.
     Raised,
-    /// Somebody else sent it, or it tells of memory that nobody waits for.
+    /// It was sent in another way, or it reports bad memory that no thread waits for.
     Sent,
 }
 
 impl Cause {
     fn of(info: *const libc::siginfo_t) -> Self {
-        /// Memory is bad that nobody touched yet.
+        /// Memory is bad that no thread has accessed yet.
         const BUS_MCEERR_AO: libc::c_int = 5;
-        // SAFETY: the system calls us with a valid `info`, or a careless handler before us with none. Its address is
-        // set if the code is one of the kernel's, the process that sent it if it is `SI_TKILL`.
+        // SAFETY: the system passes a valid `info`. A handler before us may wrongly pass none. The address is set if
+        // the code is one of the kernel's. The process that sent the signal is set if the code is `SI_TKILL`.
         unsafe {
             match info.as_ref() {
                 Some(info) if info.si_code > 0 && info.si_code != BUS_MCEERR_AO => {
@@ -244,20 +246,21 @@ impl Cause {
     }
 }
 
-/// Lets a read of one of our maps go on. False: the address is not ours, or nothing helps.
+/// Lets a read of one of our maps continue. False: the address is not ours, or no page of zeros could be mapped.
 fn recover(registry: &Registry, address: usize) -> bool {
     let Some(slot) = registry.find(address) else { return false };
     let Some((begin, end)) = slot.range() else { return false };
     slot.mark_faulted();
     let page = PAGE_SIZE.load(Acquire);
     let start = address / page * page;
-    // One page in the middle makes three maps of one. Where the process has as many as it may have, what lies behind
-    // the page goes too, and then the whole map. Reads are right in any case: they look at the mark.
+    // A new page in the middle of a map splits it into three maps. If the process has reached its limit of maps,
+    // everything from the page to the end of the map is replaced, and if that fails, the whole map. Reads are correct
+    // in any case, because they check the mark.
     let ranges = [(start, start + page), (start, end), (begin, end)];
     ranges.into_iter().any(|(begin, end)| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the range lies inside a map of ours, which its reader keeps alive. Private pages of zeros there are
-        // seen by readers of that map alone, and they look at the mark.
+        // SAFETY: the range lies inside a map of ours, which its reader keeps alive. Only readers of that map see the
+        // private pages of zeros there, and they check the mark.
         unsafe { libc::mmap(begin as *mut _, end - begin, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED }
     })
 }
@@ -265,12 +268,12 @@ fn recover(registry: &Registry, address: usize) -> bool {
 /// The arguments of a handler.
 type Arguments = (libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// To the action that the link was installed over, as if we were not there.
+/// Passes the signal on to the action that the link was installed over, as if our handler did not exist.
 fn pass_on(link: usize, cause: Cause, arguments: Arguments) {
-    // Python's `faulthandler`, if it was enabled after us, gets our faults first. It prints its report, puts us back and
-    // raises the signal again. Returning executes the read again, this time with us in front. The signal itself does
-    // not tell that from a program that ends itself by `raise`. So it is believed only if a map of ours has become
-    // unreadable.
+    // If Python's `faulthandler` was enabled after us, it gets our faults first. It prints its report, restores our
+    // handler and raises the signal again. If we return, the read is executed again, and this time our handler comes
+    // first. This signal looks the same as that of a program that ends itself by `raise`. So we return only if a map of
+    // ours has become unreadable.
     if cause == Cause::Raised && REGISTRY.slots().any(|slot| slot.is_unreadable(PAGE_SIZE.load(Acquire))) {
         return;
     }
@@ -286,10 +289,10 @@ fn pass_on(link: usize, cause: Cause, arguments: Arguments) {
     }
 }
 
-/// Ends the process by the signal.
+/// Ends the process with the signal.
 fn take_the_default_action(cause: Cause) {
     loop {
-        // SAFETY: an all-zero action is the default action. The rest are system calls without memory of ours.
+        // SAFETY: an all-zero action is the default action. The other system calls access no memory of ours.
         unsafe {
             let default: libc::sigaction = std::mem::zeroed();
             libc::sigaction(libc::SIGBUS, &default, std::ptr::null_mut());
@@ -309,7 +312,8 @@ fn take_the_default_action(cause: Cause) {
 
 /// Calls a foreign handler in the form it was installed in.
 fn call(link: usize, previous: &libc::sigaction, (signal, info, context): Arguments) {
-    // The kernel resets such an action when it calls its handler. That is the link, unless a foreign handler called us.
+    // The kernel resets such an action when it calls its handler. Here the installed handler is the link, unless a
+    // foreign handler called us.
     if previous.sa_flags & libc::SA_RESETHAND != 0
         && exchange(None).is_some_and(|found| link_of(&found) == Some(link))
     {
@@ -326,13 +330,13 @@ fn call(link: usize, previous: &libc::sigaction, (signal, info, context): Argume
     }
 }
 
-/// Notes in the signal's information that it went through a link. False: it was there before.
+/// Records in the signal's information that it went through a link. False: it went through this link before.
 ///
-/// A library that looks after its handler as we do keeps one of our links as what was before it, while that link keeps
-/// its handler: a circle. The note goes with the signal and not with the thread, because a handler may also leave by
-/// `longjmp`.
+/// Another library may check and reinstall its handler as we do. Then it keeps one of our links as its previous
+/// handler, while that link keeps the library's handler: a loop. The note is stored with the signal and not with the
+/// thread, because a handler may also leave by `longjmp`.
 fn note_link(link: usize, info: *mut libc::siginfo_t) -> bool {
-    /// The kernel fills the first half and clears the rest, which has no other use.
+    /// The kernel fills the first half of the structure and clears the rest, which has no other use.
     const NOTE_AT: usize = size_of::<libc::siginfo_t>() - size_of::<u64>();
     const NOTE: u64 = 0x616e_7972_6563 << 16;
     let (note, bit) = (info.wrapping_byte_add(NOTE_AT).cast::<u64>(), 1 << link);

@@ -1,11 +1,11 @@
 //! Temporary files: unpacked streams, and tables of chunks that are kept on disk.
 //!
-//! All the spools of a data set are parts of one file without a name, so that ten thousand compressed files need one
-//! descriptor and not ten thousand. A part takes *extents* of the file as it grows; the extents of different parts lie
-//! between each other.
+//! All temporary data of a data set goes to one file without a name, so ten thousand compressed files need one file
+//! descriptor and not ten thousand. Each stream or table is a *part* of that file. A part takes *extents* of the file
+//! as it grows, and the extents of different parts are interleaved.
 //!
-//! A forked child reads the parts that were there before the fork, but begins a file of its own for new ones: parent and
-//! child would otherwise write to the same places.
+//! A forked child reads the parts that existed before the fork, but begins its own file for new ones. Otherwise parent
+//! and child would write to the same offsets.
 
 use super::handles::Handles;
 use super::identity::Identity;
@@ -21,15 +21,15 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes gathered before they are written.
+/// Bytes buffered before they are written.
 const BUFFER: usize = 256 << 10;
 /// A part up to this size stays in memory.
 const SMALL: usize = 4 << 10;
-/// The first extent of a part, and the largest. What is not used of one costs no disk space.
+/// The size of the first extent of a part, and of the largest. The unused rest of an extent takes no disk space.
 const FIRST_EXTENT: u64 = 1 << 20;
 const LARGEST_EXTENT: u64 = 1 << 30;
 
-/// Where the temporary bytes of one data set go.
+/// The temporary bytes of one data set.
 pub struct Spool {
     limit: u64,
     /// Bytes written so far, of all parts.
@@ -39,7 +39,7 @@ pub struct Spool {
     handles: Arc<Handles>,
 }
 
-/// A file without a name. It goes away with its descriptor.
+/// A file without a name. It disappears when its descriptor is closed.
 struct SpoolFile {
     file: ManuallyDrop<File>,
     identity: Identity,
@@ -63,7 +63,7 @@ impl SpoolFile {
         }))
     }
 
-    /// The file, if its descriptor still means it in this process.
+    /// The file, if its descriptor still refers to it in this process.
     fn file(&self) -> Result<&File> {
         if self.generation == process::generation() {
             return Ok(&self.file);
@@ -79,7 +79,7 @@ impl SpoolFile {
 
 impl Drop for SpoolFile {
     fn drop(&mut self) {
-        // In a forked child the number may mean another file, which is not ours to close.
+        // In a forked child, the number may refer to another file, which we must not close.
         if self.generation == process::generation() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.file) };
@@ -89,7 +89,7 @@ impl Drop for SpoolFile {
 }
 
 impl Spool {
-    /// Takes at most `limit` bytes. No file is made before a part needs one.
+    /// Takes at most `limit` bytes. No file is created before a part needs one.
     pub fn new(limit: u64, handles: Arc<Handles>) -> Self {
         Spool { limit, written: AtomicU64::new(0), current: ArcSwapOption::empty(), handles }
     }
@@ -105,7 +105,7 @@ impl Spool {
         {
             return Ok(file);
         }
-        // Two threads may both make one. Both are used, each by the part that it was made for.
+        // Two threads may both create a file. Both are used, each by the part that it was created for.
         let file = SpoolFile::new(&self.handles)?;
         self.current.store(Some(file.clone()));
         Ok(file)
@@ -125,19 +125,19 @@ impl Spool {
 /// Some consecutive bytes of a part, and where they lie in the file.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
-    /// The byte of the part behind its last one.
+    /// The offset in the part after its last byte.
     end: u64,
-    /// What to add to an offset in the part, to get the offset in the file.
+    /// Added to an offset in the part, this gives the offset in the file.
     shift: u64,
 }
 
-/// Temporary bytes of one owner, complete.
+/// The complete temporary bytes of one owner.
 #[derive(Default)]
 pub struct Part {
     file: Option<Arc<SpoolFile>>,
     extents: Vec<Extent>,
     length: u64,
-    /// All of it, where that is little enough to need no file.
+    /// All bytes, if they are few enough to need no file.
     small: Vec<u8>,
 }
 
@@ -152,7 +152,7 @@ impl Part {
         self.length == 0
     }
 
-    /// Fills `out` with the bytes from `at` on, which must be there.
+    /// Fills `out` with the bytes from `at` on. An error if the part does not have them.
     pub fn read_at(&self, at: u64, out: &mut [u8], stop: &dyn Stop) -> Result<()> {
         bytes::range("temporary bytes", at, out.len() as u64, self.length)?;
         let Some(file) = &self.file else {
@@ -185,7 +185,7 @@ pub struct PartWriter<'a> {
     spool: &'a Spool,
     part: Part,
     buffer: Vec<u8>,
-    /// What is left of the last extent.
+    /// The bytes that are left in the last extent.
     room: u64,
 }
 
@@ -196,7 +196,7 @@ impl PartWriter<'_> {
         if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
     }
 
-    /// All bytes are written.
+    /// Call this when all bytes are written.
     pub fn finish(mut self) -> Result<Part> {
         if self.part.file.is_none() && self.buffer.len() <= SMALL {
             self.spool.count(self.buffer.len() as u64)?;
@@ -243,7 +243,7 @@ impl PartWriter<'_> {
         let (shift, end) = (begin.wrapping_sub(self.part.length), self.part.length + size);
         self.room = size;
         match self.part.extents.last_mut() {
-            // Nobody else has written meanwhile.
+            // No other part took an extent in between, so the last extent continues.
             Some(last) if last.shift == shift => last.end = end,
             _ => {
                 bytes::push("extents of a temporary file", &mut self.part.extents, Extent { end, shift })?;

@@ -1,16 +1,16 @@
-//! Makes a set of files appear whole or not at all, also where it replaces an older set.
+//! Makes a set of files appear whole or not at all, even if it replaces an older set.
 //!
-//! Every new file is whole under a temporary name when this begins. Then
+//! At the beginning, every new file is complete under a temporary name. Then
 //!
-//! 1. the [`journal`](super::journal) appears, which names everything that follows;
+//! 1. the [`journal`] appears, which lists all renames that follow;
 //! 2. the old files are renamed to hidden names;
 //! 3. the new files are renamed to their final names;
 //! 4. the journal is renamed: now the set is published;
 //! 5. the old files are deleted, and the renamed journal.
 //!
-//! Visible names never belong to both sets at once. After an error the renames are undone. After a kill, which of the
-//! names in the journal exist tells how far it came, and [`recover`] goes on or back from there. A kill after step 4
-//! leaves only hidden files, which the next process that publishes the set deletes.
+//! The visible files never belong to both sets at once. After an error the renames are undone. After a kill, the names
+//! in the journal that exist tell which steps were made, and [`recover`] finishes or undoes them. A kill after step 4
+//! leaves only hidden files. The next process that publishes the set deletes them.
 
 use super::journal::{self, Journal, Lock, Member, Stamp};
 use super::publish::{Sealed, exists, folder_of, found, publish_failed, temp_beside};
@@ -31,32 +31,33 @@ use steps::{Disk, LocalDisk, Transaction};
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(10);
 
-/// What is to be published together.
+/// The files to publish together.
 pub struct NewSet<'a> {
     /// The files, and the name of each. All names are in the folder of the journal.
     pub files: Vec<(Sealed, PathBuf)>,
     /// Where the journal goes.
     pub journal: &'a Path,
-    /// Replace the old set; else one that is there is an error.
+    /// Whether to replace the old set. If not, an existing old set is an error.
     pub overwrite: bool,
-    /// Finds the files of the old set, whatever its number of shards.
+    /// Finds the files of the old set, which may have another number of shards.
     pub find_old: &'a mut dyn FnMut() -> Result<Vec<PathBuf>>,
-    /// Called while another process is waited for; an error from it stops everything.
+    /// Called while this waits for another process. An error from it stops the publishing.
     pub step: &'a mut dyn FnMut() -> Result<()>,
 }
 
-/// Which set stays when a publish that was interrupted is recovered.
+/// Which set to keep when an interrupted publish is recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Go back.
+    /// Undo the publish.
     Old,
-    /// Finish.
+    /// Finish the publish.
     New,
 }
 
-/// Publishes a set of files. An error leaves the old set as it was, or says that it could not and how to go on.
+/// Publishes a set of files. After an error, the old set is unchanged, or the error says that it could not be restored
+/// and how to recover.
 ///
-/// Returns what went wrong after everything was published, such as an old file that could not be deleted.
+/// Returns an error that occurred after everything was published, such as an old file that could not be deleted.
 pub fn publish(set: NewSet<'_>) -> Result<Option<Error>> {
     let durable = set.files.iter().any(|(sealed, _)| sealed.is_durable());
     publish_on(&LocalDisk { durable }, set)
@@ -79,13 +80,13 @@ fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
     let Err(error) = begun.advance() else { return Ok(begun.delete_old().err()) };
     match begun.restore() {
         Ok(()) => {
-            // What could not be deleted is hidden; the error that stopped us is the one to tell.
+            // A file that could not be deleted is hidden. The error that stopped the publishing is the one to report.
             let _ = begun.delete_new();
             Err(error)
         }
         Err(second) => {
             for temp in temps {
-                // Needed to finish later, so it is not deleted with the object.
+                // `recover` needs the file, so it must not be deleted with the object.
                 let _ = temp.keep();
             }
             let target = journal::target_of(set.journal);
@@ -100,7 +101,7 @@ fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
     }
 }
 
-/// Makes the journal appear; nothing else has changed then. Waits for a running process that publishes the same set.
+/// Makes the journal appear. No visible file has changed then. Waits for a running process that publishes the same set.
 fn begin<'a>(
     disk: &'a dyn Disk,
     path: &'a Path,
@@ -130,7 +131,8 @@ fn begin<'a>(
         let journal = plan(journal, file.path(), names, temps, &old)?;
         file.write_all(&journal.encode()?).map_err(failed)?;
         disk.sync_file(file.as_file()).map_err(failed)?;
-        // Where there are no locks, nobody can tell that we live, and whoever meets the journal is told so.
+        // Without locks, other processes cannot know that this one is running. The error that they get when they find
+        // the journal says so.
         let _ = file.as_file().try_lock();
         let (lock, temp) = file.into_parts();
         match disk.rename_new(&temp, path) {
@@ -138,7 +140,7 @@ fn begin<'a>(
             renamed => renamed.map_err(failed)?,
         }
         let begun = Transaction { disk, path, journal, lock };
-        // Others may have published before the journal was there; from now on they wait.
+        // Another process may have published before the journal existed. From now on, other processes wait.
         match (set.find_old)().and_then(|now| refuse_obstacles(names, &now, set.overwrite).map(|()| now)) {
             Ok(now) if now == old => return Ok(begun),
             Ok(_) => disk.remove(path).map_err(failed)?,
@@ -159,15 +161,15 @@ fn is_busy(path: &Path) -> Result<bool> {
     }
 }
 
-/// Deletes what an earlier process left when it was killed after it had published. False if it still runs, and
-/// deletes by itself.
+/// Deletes the files of an earlier process that was killed after it had published. False if that process still runs and
+/// deletes them itself.
 fn delete_leftovers(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let leftovers = journal::path_of_leftovers(path);
     match journal::lock(&leftovers)? {
         Lock::Gone => Ok(true),
         Lock::Held => Ok(false),
         Lock::Ours(file) | Lock::Unknown(file) => {
-            // Neither a damaged journal nor a file that cannot be deleted is in anybody's way.
+            // A damaged journal, or a file that cannot be deleted, does no harm here.
             if let Ok(journal) = Journal::from_file(&file, &leftovers) {
                 let _ = Transaction { disk, path, journal, lock: file }.delete_all();
             }
@@ -183,7 +185,7 @@ fn held(path: &Path) -> Error {
         .hint("wait until it is done, or end it")
 }
 
-/// A journal holds names without folders.
+/// Refuses a file that is in another folder than the journal, because a journal holds names without folders.
 fn refuse_other_folder(path: &Path, journal: &Path) -> Result<()> {
     let (ours, there) = (folder_of(path), folder_of(journal));
     let same = |a: &Path, b: &Path| Some(a.canonicalize().ok()? == b.canonicalize().ok()?);
@@ -194,7 +196,7 @@ fn refuse_other_folder(path: &Path, journal: &Path) -> Result<()> {
         .in_file(&path.to_string_lossy()))
 }
 
-/// Refuses what is in the way: an old set that is not to be replaced, or something that is not of it.
+/// Refuses to overwrite an old set that must not be replaced, or a file that is not part of the old set.
 fn refuse_obstacles(names: &[PathBuf], old: &[PathBuf], overwrite: bool) -> Result<()> {
     if let (Some(first), false) = (old.first(), overwrite) {
         return Err(exists(first));
@@ -211,7 +213,8 @@ fn refuse_obstacles(names: &[PathBuf], old: &[PathBuf], overwrite: bool) -> Resu
     Ok(())
 }
 
-/// A file that replaces another is as private as that one was; a shard without one as the first of the old set.
+/// Each new file gets the permissions of the file that it replaces. A shard that replaces no file gets those of the
+/// first old file.
 fn copy_permissions(names: &[PathBuf], temps: &[&Path], old: &[PathBuf]) -> std::io::Result<()> {
     let of_name: HashMap<_, _> = old.iter().map(|path| (path.file_name(), path)).collect();
     for (name, temp) in names.iter().zip(temps) {
@@ -223,7 +226,8 @@ fn copy_permissions(names: &[PathBuf], temps: &[&Path], old: &[PathBuf]) -> std:
     Ok(())
 }
 
-/// Writes into the journal how `temps` get `names`, and `old` hidden ones. `unique` is a path that only we have.
+/// Writes into the journal that `temps` are renamed to `names`, and `old` to hidden names. No other process has the
+/// path `unique`.
 fn plan(
     mut journal: Journal,
     unique: &Path,
@@ -247,8 +251,8 @@ fn plan(
     Ok(journal)
 }
 
-/// Goes on with a publish that was interrupted, or back. Returns the files that are visible now; none if nothing was
-/// interrupted. An error leaves everything as it was, or can be tried again.
+/// Finishes or undoes a publish that was interrupted. Returns the files that are visible now. None if nothing was
+/// interrupted. After an error, everything is unchanged, or the call can be repeated.
 pub fn recover(path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
     recover_on(&LocalDisk { durable: true }, path, keep)
 }
@@ -257,7 +261,7 @@ fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<Pat
     let file = match journal::lock(path)? {
         Lock::Ours(file) | Lock::Unknown(file) => file,
         Lock::Held => return Err(held(path)),
-        // Nothing was interrupted, but perhaps the deleting afterwards.
+        // No publish was interrupted, but perhaps the deletion after one.
         Lock::Gone => return delete_leftovers(disk, path).map(|_| None),
     };
     let journal = Journal::from_file(&file, path)?;

@@ -1,17 +1,17 @@
-//! Ranges that lie one behind the other, read with one system call.
+//! Reads adjacent ranges with one system call.
 
 use super::ReadOp;
 use std::fs::File;
 
-/// How many of the first ranges lie one behind the other: at least 1, at most what one call takes.
+/// How many of the first ranges are adjacent: at least 1, at most what one call accepts.
 pub fn neighbours(ops: &[ReadOp<'_>]) -> usize {
-    // The least that POSIX systems allow in one call is 16; Linux and macOS take 1024.
+    // POSIX systems accept at least 16 ranges in one call. Linux and macOS accept 1024.
     const MOST: usize = 1024;
     let follows = |pair: &[ReadOp<'_>]| pair[0].at.checked_add(pair[0].out.len() as u64) == Some(pair[1].at);
     1 + ops.windows(2).take(MOST - 1).take_while(|pair| follows(pair)).count()
 }
 
-/// Reads ranges that lie one behind the other with one call, which may come back short.
+/// Reads adjacent ranges with one call, which may be short.
 pub fn read_neighbours(file: &File, run: &mut [ReadOp<'_>]) -> rustix::io::Result<usize> {
     let Some(at) = run.first().map(|op| op.at) else { return Ok(0) };
     let outcome = match run {

@@ -1,18 +1,19 @@
 //! Reading a storage from front to back: everything, or headers with gaps between them.
 //!
-//! A window learns from the requests how to read. As long as they follow each other it reads large pieces; where they
-//! skip, it reads what is asked for and no more.
+//! A window adapts to the requests. As long as they follow each other, it reads large pieces. When they skip, it reads
+//! no more than what is requested.
 
 use super::{Storage, read_to_end_of};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
 
-/// Requests no further apart than this follow each other: the gap is read with them.
+/// Requests that are no further apart than this follow each other: the gap is read with them.
 const NEAR: u64 = 16 << 10;
-/// How much is read first, before it is known how far apart requests are: many a file is smaller.
+/// The size of the first read, before it is known how far apart requests are. Many files are smaller.
 const FIRST: u64 = 64 << 10;
-/// The most that is read beyond what is asked for: enough for a disk to stream, and little enough for the cache.
+/// The most that is read beyond the request: enough for the full speed of a disk, and small enough for the processor's
+/// cache.
 const LARGEST: u64 = 1 << 20;
 
 /// A part of a storage in memory, moving forward.
@@ -70,7 +71,7 @@ impl<'a> Window<'a> {
             self.ahead = (2 * self.ahead).min(LARGEST);
         }
         let wanted = wanted.min(self.storage.len() - at);
-        // What the end of the buffer has already is not read again.
+        // What the end of the buffer already holds is not read again.
         let kept = at.checked_sub(self.begin).filter(|&skip| skip < self.buffer.len() as u64);
         match kept {
             Some(skip) => drop(self.buffer.drain(..skip as usize)),
@@ -111,7 +112,7 @@ mod tests {
     use crate::storage::file_set::FileSet;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    /// Counts what is read of it; every byte is its offset modulo 251.
+    /// Counts the reads and the bytes read. Every byte is its offset modulo 251.
     #[derive(Default)]
     struct Counting {
         size: u64,
@@ -138,7 +139,7 @@ mod tests {
         (at..).zip(piece).all(|(at, &byte)| byte == (at % 251) as u8)
     }
 
-    /// Reads pieces of `length` bytes, `step` apart; returns how many reads of how many bytes that took.
+    /// Reads pieces of `length` bytes, `step` apart. Returns how many reads of how many bytes that took.
     fn read(size: u64, step: u64, length: u64) -> (u64, u64) {
         let storage = Counting { size, ..Counting::default() };
         let limits = Limits::default();

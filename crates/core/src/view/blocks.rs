@@ -1,17 +1,17 @@
 //! A shuffle that keeps neighbours together: blocks in permuted order, records permuted within a window of blocks.
 //!
-//! Where reading a record means fetching and unpacking the whole chunk around it, a full permutation reads every
-//! chunk once for each of its records. Here a chunk is read once for each pass: all of its records come up within
-//! one window. The price is mixing: two records of one block are never further apart than a window.
+//! If a record can only be read by fetching and decoding its whole chunk, a full permutation reads every chunk once for
+//! each of its records. Here a chunk is read once for each pass, because all of its records occur within one window.
+//! The price is weaker mixing: two records of one block are never further apart than a window.
 //!
-//! Blocks start where a run of equal chunks starts (`cuts`: where files begin), so the last block before a cut may
-//! be short. Only these short blocks are kept in memory, with the place that the permutation gave them; everything
-//! else is arithmetic.
+//! Blocks start where a run of equal chunks starts (`cuts`: where files begin), so the last block before a cut may be
+//! short. Only these short blocks are kept in memory, with the slot that the permutation gave them. Everything else is
+//! computed.
 
 use crate::error::{Error, Result};
 use crate::permutation::{MOST, Permutation};
 
-/// Sets the keys of blocks and of windows apart from each other and from those of a full permutation.
+/// Makes the keys of blocks and of windows differ from each other and from those of a full permutation.
 const FOR_BLOCKS: u64 = 1;
 const FOR_WINDOWS: u64 = 2;
 
@@ -30,14 +30,15 @@ pub struct Blocks {
     short: Vec<Short>,
 }
 
-/// How the records are cut into blocks, and how many blocks are mixed together.
+/// How the records are divided into blocks, and how many blocks are mixed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Records in a block.
     pub block: u64,
     /// Blocks in a window.
     pub window: u64,
-    /// Where a block must begin, besides at 0: rising, above 0 and below the number of records.
+    /// Where a block must begin, in addition to 0. The numbers increase, and are above 0 and below the number of
+    /// records.
     pub cuts: Vec<u64>,
 }
 
@@ -50,13 +51,13 @@ struct BlockRun {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Short {
     slot: u64,
-    /// How many records are missing in this one and in those before it.
+    /// How many records this block and the short blocks before it have fewer than full blocks.
     missing: u64,
-    /// The position behind its last record, when blocks are laid out slot after slot.
+    /// The position after its last record, if blocks are laid out slot after slot.
     end: u64,
 }
 
-/// The window that a position is in, for the positions that follow.
+/// The window of a position. The following positions are often in it too.
 struct ShuffleWindow {
     start: u64,
     end: u64,
@@ -64,7 +65,7 @@ struct ShuffleWindow {
 }
 
 impl Blocks {
-    /// The order of `len` records in one epoch of the shuffle that `seed` stands for.
+    /// The order of `len` records in one epoch of the shuffle with this seed.
     pub fn new(len: u64, seed: u64, epoch: u64, shape: Shape) -> Result<Self> {
         let Shape { block, window, cuts } = &shape;
         if *block == 0 || *window == 0 {
@@ -87,7 +88,7 @@ impl Blocks {
                 short.push((blocks - 1, block - over));
             }
         }
-        // What the records would take if every block were full; all the arithmetic below stays under this.
+        // The number of records if every block were full. All arithmetic below stays under it.
         if len > MOST || blocks.checked_mul(*block).is_none_or(|all| all > MOST) {
             return Err(Error::argument(format!(
                 "blocks of {block} records are too large for {len} records in {} parts",
@@ -122,7 +123,7 @@ impl Blocks {
         (self.seed, self.epoch)
     }
 
-    /// How the records are cut.
+    /// How the records are divided into blocks.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -144,7 +145,7 @@ impl Blocks {
         window.start + window.order.inverse(laid - window.start)
     }
 
-    /// Replaces positions by record numbers. Fast where neighbours are in the same window.
+    /// Replaces positions by record numbers. Fast if neighbouring positions are in the same window.
     pub fn forward_many(&self, positions: &mut [u64]) {
         let (mut rest, mut slots, mut rows) = (positions, Vec::new(), Vec::new());
         while let Some(&first) = rest.first() {
@@ -173,14 +174,14 @@ impl Blocks {
         run.first_record + (block - run.first_block) * self.shape.block + row
     }
 
-    /// The slot and row at a position, when blocks are laid out slot after slot.
+    /// The slot and row at a position, if blocks are laid out slot after slot.
     fn slot_at(&self, position: u64) -> (u64, u64) {
         let before = self.short.partition_point(|short| short.end <= position);
         let full = position + before.checked_sub(1).map_or(0, |last| self.short[last].missing);
         (full / self.shape.block, full % self.shape.block)
     }
 
-    /// The position of the first record of a slot, or the length for the slot behind the last.
+    /// The position of the first record of a slot, or the length for the slot after the last.
     fn start_of(&self, slot: u64) -> u64 {
         let before = self.short.partition_point(|short| short.slot < slot);
         slot * self.shape.block - before.checked_sub(1).map_or(0, |last| self.short[last].missing)
@@ -232,7 +233,7 @@ mod tests {
             sorted.sort_unstable();
             prop_assert!(sorted.into_iter().eq(0..len));
 
-            // All records of a block come up within one window's worth of positions.
+            // All records of a block occur within as many positions as one window has.
             let block_of = |record: u64| {
                 let begin = cuts.iter().rev().find(|&&cut| cut <= record).copied().unwrap_or(0);
                 (begin, (record - begin) / block)

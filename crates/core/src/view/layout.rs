@@ -1,13 +1,14 @@
-//! Where chunks begin under a view: what a block shuffle aligns its blocks with.
+//! Where chunks begin in a view. A block shuffle aligns its blocks with chunks.
 
 use super::View;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::reader::Reader;
 
-/// How many records each chunk holds, where that is one number for all files. The last chunk of a file may be shorter.
+/// How many records each chunk holds, if that number is the same for all files. The last chunk of a file may be
+/// shorter.
 pub fn chunk_records(reader: &Reader, cx: &Cx<'_>) -> Result<Option<u64>> {
-    // What files of several chunks say, and the most that the only chunk of a file holds.
+    // `full`: the records of a chunk in files of several chunks. `only`: the most records in a file of one chunk.
     let (mut full, mut only) = (None, 0);
     for shard in reader.shards().iter().filter(|shard| shard.records() > 0) {
         let table = &shard.source(cx)?.table;
@@ -17,7 +18,7 @@ pub fn chunk_records(reader: &Reader, cx: &Cx<'_>) -> Result<Option<u64>> {
             only = only.max(first.records);
             continue;
         }
-        // Looking at two chunks of perhaps millions. Unequal ones that happen to pass cost speed, nothing else.
+        // This checks two chunks of perhaps millions. If unequal ones pass by chance, that only costs speed.
         let equal =
             last.index.checked_mul(first.records) == Some(last.first_record) && last.records <= first.records;
         if !equal || full.is_some_and(|full| full != first.records) {
@@ -31,8 +32,8 @@ pub fn chunk_records(reader: &Reader, cx: &Cx<'_>) -> Result<Option<u64>> {
     })
 }
 
-/// Positions of the view, besides 0, where a block of `block` records must begin so that blocks cover whole chunks:
-/// where a file begins, and where the first whole chunk begins behind a cut through one.
+/// Positions of the view, in addition to 0, where a block of `block` records must begin so that blocks cover whole
+/// chunks: where a file begins, and where the first whole chunk begins after one that the view cuts in two.
 pub fn cuts(reader: &Reader, view: &View, block: u64) -> Vec<u64> {
     let (mut cuts, mut position) = (Vec::new(), 0);
     for (start, len) in runs(view) {
@@ -56,7 +57,7 @@ pub fn cuts(reader: &Reader, view: &View, block: u64) -> Vec<u64> {
     cuts
 }
 
-/// The view as runs of neighbouring records, `(first, how many)` each; none where it has no such runs.
+/// The view as runs of neighbouring records, `(first, how many)` each. Empty if the view does not consist of such runs.
 fn runs(view: &View) -> Vec<(u64, u64)> {
     match view {
         View::Range { start, step: 1, len } => vec![(*start, *len)],

@@ -1,10 +1,10 @@
-//! Several sources dealt into one sequence by weight: which source each position draws from, and which of its records.
+//! Mixes several sources into one sequence by weight: which source each position draws from, and which of its records.
 //!
-//! Two sources: the sequence is cut into stretches, one for each record of the lighter source, as equal as whole
-//! numbers allow, and that record gets a place in its stretch by chance. So the shares are exact at any moment (to
-//! within one record), the records of each source come in their own order, and yet no rank that takes every k-th
-//! position sees one source only, as it would with a fixed pattern. More sources: halves of the list are dealt into
-//! one sequence first, then each half among its own.
+//! Two sources: the sequence is divided into stretches, one for each record of the lighter source, as equal as whole
+//! numbers allow. That record gets a pseudo-random place in its stretch. So the shares are exact at any position (to
+//! within one record), and the records of each source keep their order. Yet a rank that takes every k-th position does
+//! not see one source only, as it would with a fixed pattern. More sources: the list of sources is halved. The sequence
+//! is divided between the two halves in this way, and then each half among its own sources.
 
 use crate::error::{Error, Result};
 use crate::permutation::{MOST, below, digest, scramble};
@@ -14,16 +14,16 @@ use crate::permutation::{MOST, below, digest, scramble};
 pub enum Until {
     /// Before the first source would have to begin again.
     First,
-    /// When every source was delivered whole; the others begin again.
+    /// When every source was delivered completely. Sources that end earlier begin again.
     All,
-    /// At this length; sources begin again as needed.
+    /// At this length. Sources begin again as needed.
     Length(u64),
 }
 
 /// Which source, and which of its records, for every position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mixture {
-    /// Sums of the weights before each source, and of all.
+    /// The sum of the weights before each source, and at the end the sum of all weights.
     sums: Vec<u64>,
     seed: u64,
 }
@@ -47,12 +47,12 @@ impl Mixture {
         self.sums.windows(2).map(|pair| pair[1] - pair[0])
     }
 
-    /// What chance depends on.
+    /// The seed of the pseudo-random places.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The source that a position draws from, and how many draws from it came before.
+    /// The source that a position draws from, and how many earlier positions draw from it.
     pub fn draw(&self, position: u64) -> (usize, u64) {
         let (mut first, mut last, mut position) = (0, self.sums.len() - 1, position);
         while last - first > 1 {
@@ -101,10 +101,10 @@ impl Mixture {
                 _ => !pairs.all(|(count, &source)| count >= source),
             }
         };
-        // The last length at which it holds: it holds up to there and never after.
+        // Search for the last length at which `holds` is true. It is true up to that length and false after it.
         let (mut holding, mut broken) = match until {
             Until::Length(length) => return if length < MOST { Ok(length) } else { Err(too_long()) },
-            // Drawn once each, there are no more positions than records.
+            // If each record is drawn at most once, there are no more positions than records.
             Until::First => (0, sources.iter().fold(0u64, |sum, &n| sum.saturating_add(n)).min(MOST - 1) + 1),
             Until::All => (0, MOST - 1),
         };
@@ -134,7 +134,7 @@ impl Mixture {
     }
 }
 
-/// One sequence dealt to two sides.
+/// One sequence divided between two sides.
 struct Deal {
     /// The weight of the lighter side.
     light: u64,
@@ -145,7 +145,7 @@ struct Deal {
 }
 
 impl Deal {
-    /// The stretch that a position is in, and the place in it that is the lighter side's.
+    /// The stretch that a position is in, and the position in it that belongs to the lighter side.
     fn stretch(&self, position: u64) -> (u64, u64) {
         let stretch = ((u128::from(position) + 1) * u128::from(self.light) - 1) / u128::from(self.all);
         let begin = |stretch: u128| (stretch * u128::from(self.all) / u128::from(self.light)) as u64;
@@ -154,7 +154,7 @@ impl Deal {
         (stretch, from + below(scramble(self.key ^ scramble(stretch)), to - from))
     }
 
-    /// Whether a position is dealt to the left side, and its number there.
+    /// Whether a position belongs to the left side, and its number there.
     fn at(&self, position: u64) -> (bool, u64) {
         let (stretch, place) = self.stretch(position);
         let light = position == place;
@@ -162,7 +162,7 @@ impl Deal {
         (light == self.left_is_light, number)
     }
 
-    /// How many of the first `length` positions are dealt to the left side.
+    /// How many of the first `length` positions belong to the left side.
     fn left_before(&self, length: u64) -> u64 {
         let (stretch, place) = self.stretch(length);
         let light = stretch + u64::from(length > place);
@@ -190,7 +190,7 @@ mod tests {
                 drawn[source] += 1;
                 for (count, weight) in drawn.iter().zip(&weights) {
                     let share = (position + 1) as f64 * *weight as f64 / all as f64;
-                    // Each time the list is halved, less than one record is rounded.
+                    // Each time the list is halved, the rounding error is less than one record.
                     let halvings = f64::from(weights.len().next_power_of_two().ilog2());
                     prop_assert!((*count as f64 - share).abs() < halvings.max(1.0) + 1e-9);
                 }

@@ -1,13 +1,13 @@
-//! Which records, in which order: a function from position to record number that costs no memory.
+//! Which records, in which order: a function from position to record number that needs no list in memory.
 //!
-//! Views stack: a shuffle of a concatenation of slices is still one function, and reading through it is one batched
-//! read of the records underneath.
+//! Views can be stacked: a shuffle of a concatenation of slices is still one function, and reading through it is one
+//! batched read of the underlying records.
 //!
 //! | file | what |
 //! |---|---|
 //! | [`blocks`] | the shuffle that keeps the records of a chunk together |
 //! | [`mixture`] | several sources by weight |
-//! | [`layout`] | where chunks begin under a view |
+//! | [`layout`] | where chunks begin in a view |
 //! | `numbers` | a view as a few numbers, and back |
 
 pub mod blocks;
@@ -27,10 +27,11 @@ use std::sync::Arc;
 
 /// How many views may be stacked: more than anyone needs, and a bound on recursion.
 const DEEPEST: usize = 64;
-/// How many views one view may be made of: a bound on what a pickle of it takes.
+/// How many views one view may be made of: a bound on the size of its pickle.
 const MOST_PARTS: u64 = 1 << 20;
-/// Concatenations of more layers than this are cut when they are sliced, so that slicing and putting together again and
-/// again does not stack. Shallow ones are not: block shuffles of their slices are frozen as they are.
+/// A slice of a concatenation with more layers than this is turned into a concatenation of slices. So slicing and
+/// concatenating again and again adds no layers. Concatenations with fewer layers are not turned, because the block
+/// shuffles of their slices are frozen.
 const SHALLOW: usize = 8;
 
 /// A view of a sequence of records.
@@ -40,7 +41,7 @@ pub enum View {
     Range {
         /// The first record.
         start: u64,
-        /// From one record to the next; may be negative, never 0.
+        /// The distance from one record to the next. May be negative, never 0.
         step: i64,
         /// How many.
         len: u64,
@@ -53,7 +54,7 @@ pub enum View {
         of: Arc<View>,
         /// The first position.
         start: u64,
-        /// From one position to the next; may be negative, never 0.
+        /// The distance from one position to the next. May be negative, never 0.
         step: i64,
         /// How many.
         len: u64,
@@ -76,10 +77,10 @@ pub struct Part {
     pub view: View,
     /// Added to its record numbers: where its files begin among all files.
     pub base: u64,
-    /// The position behind its last one.
+    /// The position after its last one.
     pub end: u64,
-    /// What the view is made of. Known here, because views share parts: counting them anew would take time
-    /// exponential in the number of layers.
+    /// The size of the view. Stored here, because views share parts: counting them again would take time exponential in
+    /// the number of layers.
     size: Size,
 }
 
@@ -91,7 +92,7 @@ struct Size {
 }
 
 impl Size {
-    /// One more view on top of others.
+    /// The size of a view on top of others.
     fn over(below: impl Iterator<Item = Size>) -> Self {
         let (mut depth, mut parts) = (0, 1u64);
         for size in below {
@@ -102,7 +103,7 @@ impl Size {
     }
 }
 
-/// Several views by weight. A position beyond the end of a view begins it again.
+/// Several views by weight. After its end, a view begins again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mixed {
     mixture: Mixture,
@@ -121,7 +122,7 @@ pub enum Order {
         seed: u64,
         /// The epoch.
         epoch: u64,
-        /// The order that they stand for.
+        /// The order that belongs to the seed and the epoch.
         permutation: Permutation,
     },
     /// Neighbours stay near each other.
@@ -129,7 +130,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The order of `len` records in an epoch: of all among all, or, given a shape, of blocks and within windows.
+    /// The order of `len` records in an epoch: a full permutation, or, given a shape, a block shuffle.
     pub fn new(len: u64, seed: u64, epoch: u64, shape: Option<Shape>) -> Result<Self> {
         Ok(match shape {
             None => Order::Full { seed, epoch, permutation: Permutation::new(len, seed, epoch)? },
@@ -176,7 +177,7 @@ impl Order {
 }
 
 fn along(start: u64, step: i64, position: u64) -> u64 {
-    // Wrapping gives the right answer for every position below `len`: the constructors see to that.
+    // Wrapping arithmetic is correct for every position below `len`, because the constructors check the bounds.
     start.wrapping_add((step as u64).wrapping_mul(position))
 }
 
@@ -189,7 +190,8 @@ impl View {
     /// How many positions it has.
     #[inline]
     pub fn len(&self) -> u64 {
-        // One record of plain files is read in less time than a call and a jump table take: they go first, alone.
+        // Plain files have their own branch, which comes first: reading one of their records takes less time than a
+        // call and a jump table.
         match self {
             View::Range { len, .. } => *len,
             _ => self.len_of_layers(),
@@ -281,7 +283,7 @@ impl View {
         if len == 0 {
             return Ok(View::all(0));
         }
-        // Where there is no next position the step means nothing, and might not fit.
+        // Without a next position, the step means nothing and might overflow.
         let step = if len == 1 { 1 } else { step };
         if (start, step, len) == (0, 1, self.len()) {
             return Ok(self.clone());
@@ -304,7 +306,7 @@ impl View {
         })
     }
 
-    /// One view after the other; each comes with where its files begin among all files.
+    /// One view after the other. Each comes with the record number where its files begin among all files.
     pub fn concat(views: impl IntoIterator<Item = (View, u64)>) -> Result<Self> {
         let (mut parts, mut end, mut total) = (Vec::new(), 0u64, 0u64);
         let mut add = |view: View, base| -> Result<()> {
@@ -318,7 +320,7 @@ impl View {
         };
         for (view, base) in views {
             match view {
-                // Flat, so that a sum of a thousand is not a thousand layers.
+                // Flattened, so that a sum of a thousand views is not a thousand layers.
                 View::Concat(inner) => {
                     for part in inner.iter() {
                         add(part.view.clone(), base + part.base)?;
@@ -330,7 +332,7 @@ impl View {
         Ok(View::Concat(parts.into()))
     }
 
-    /// The same positions in another order, which must have as many.
+    /// The same positions in another order, which must have the same length.
     pub fn shuffle(&self, order: Order) -> Result<Self> {
         if order.len() != self.len() {
             return Err(Error::argument("an order of another length"));
@@ -338,7 +340,7 @@ impl View {
         Ok(View::Shuffled { of: self.below()?, order: Arc::new(order) })
     }
 
-    /// Views by weight; each comes with where its files begin among all files.
+    /// Views by weight. Each comes with the record number where its files begin among all files.
     pub fn mix(views: Vec<(View, u64)>, weights: &[u64], seed: u64, until: Until) -> Result<Self> {
         let mixture = Mixture::new(weights, seed)?;
         let lengths: Vec<u64> = views.iter().map(|(view, _)| view.len()).collect();
@@ -351,7 +353,7 @@ impl View {
         Ok(View::Mixed(Arc::new(Mixed { mixture, parts: views, len, size })))
     }
 
-    /// This view as one that another may be put on.
+    /// This view as the base of another one. An error if there are too many layers.
     fn below(&self) -> Result<Arc<Self>> {
         if self.size().depth >= DEEPEST {
             return Err(Error::argument(format!("more than {DEEPEST} views on top of each other")));

@@ -1,7 +1,7 @@
 //! A view as a flat list of numbers, and back: what a pickle holds and what a fingerprint is made of.
 //!
-//! Numbers come back from pickles and checkpoints, so they are believed as little as numbers from files: whatever
-//! they say, a view that is made from them has only records that exist.
+//! The numbers come from pickles and checkpoints, so they are as untrusted as numbers from files. For any numbers, a
+//! view that is made from them has only records that exist.
 
 use super::blocks::Shape;
 use super::mixture::Until;
@@ -9,7 +9,7 @@ use super::{DEEPEST, Order, View};
 use crate::error::{Error, Result};
 use crate::permutation::digest;
 
-// The first number of each view says what it is. Pickles and checkpoints hold them: they never change.
+// The first number of each view is its kind. Pickles and checkpoints contain these numbers, so they never change.
 const RANGE: i128 = 0;
 const SLICE: i128 = 1;
 const CONCAT: i128 = 2;
@@ -77,7 +77,7 @@ impl View {
     }
 }
 
-/// A number that tells lists of numbers apart; small enough for every reader of JSON.
+/// A hash of a list of numbers. It has 53 bits, so every reader of JSON can represent it.
 pub fn fingerprint(numbers: impl IntoIterator<Item = i128>) -> u64 {
     digest(numbers.into_iter().flat_map(|number| [number as u64, (number >> 64) as u64])) >> 11
 }

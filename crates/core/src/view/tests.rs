@@ -1,4 +1,4 @@
-//! Views against lists: whatever is stacked, both say the same.
+//! Compares views with lists: however views are stacked, both give the same records.
 
 use super::*;
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ proptest! {
             prop_assert_eq!(listed(&view), list.clone());
             let again = View::from_numbers(&view.to_numbers(), n).unwrap();
             prop_assert_eq!(&again, &view);
-            // Many at once, in an order of their own and with repeats.
+            // Many positions at once, in another order and with repeats.
             let mut many: Vec<u64> = (0..100).map(|i| i * 37 % view.len().max(1)).filter(|p| *p < view.len()).collect();
             let expected: Vec<u64> = many.iter().map(|&p| list[p as usize]).collect();
             view.get_many(&mut many);

@@ -1,4 +1,4 @@
-//! The steps of a transaction, forward and back. Each looks at which names exist, so it can begin anywhere.
+//! The steps of a transaction, forward and back. Each step checks which names exist, so it can begin at any point.
 
 use super::Keep;
 use crate::error::{Error, Result};
@@ -10,11 +10,11 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The changes that a transaction makes to a folder. Tests replace it, to stop anywhere.
+/// The changes that a transaction makes to a folder. Tests replace it, to stop at any step.
 pub trait Disk {
-    /// Renames over whatever has the new name.
+    /// Renames a file. Replaces a file that has the new name.
     fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()>;
-    /// An error if there is something under the new name.
+    /// Renames a file. An error if the new name exists.
     fn rename_new(&self, from: &Path, to: &Path) -> std::io::Result<()>;
     /// Deletes a file.
     fn remove(&self, path: &Path) -> std::io::Result<()>;
@@ -24,7 +24,7 @@ pub trait Disk {
     fn sync_file(&self, file: &File) -> std::io::Result<()>;
 }
 
-/// The folder itself.
+/// The real folder.
 pub struct LocalDisk {
     /// Whether to sync.
     pub durable: bool,
@@ -52,13 +52,13 @@ impl Disk for LocalDisk {
     }
 }
 
-/// A journal that is in place, and all that can be done with it.
+/// A journal that is in place, and the operations on it.
 pub struct Transaction<'a> {
     pub disk: &'a dyn Disk,
     /// Where the journal is.
     pub path: &'a Path,
     pub journal: Journal,
-    /// Held as long as this is.
+    /// The lock on the journal, held as long as this value lives.
     pub lock: File,
 }
 
@@ -99,7 +99,7 @@ impl Transaction<'_> {
         Ok(names)
     }
 
-    /// From wherever it stands to the new set.
+    /// Goes to the new set, from any intermediate state.
     pub fn advance(&self) -> Result<()> {
         // The journal must be on disk before the first rename, and each step before the next.
         self.sync()?;
@@ -121,7 +121,7 @@ impl Transaction<'_> {
         self.end(self.journal.old.is_empty())
     }
 
-    /// From wherever it stands to the old set.
+    /// Goes back to the old set, from any intermediate state.
     pub fn restore(&self) -> Result<()> {
         let in_place = self.in_place()?;
         for (member, _) in &self.journal.new {
@@ -149,7 +149,7 @@ impl Transaction<'_> {
         renamed.map_err(self.failed(&member.name))
     }
 
-    /// The visible set is complete, and the journal no longer keeps readers away.
+    /// Ends the transaction. The visible set is complete, and the journal no longer makes readers refuse it.
     fn end(&self, nothing_to_delete: bool) -> Result<()> {
         let ended = if nothing_to_delete {
             self.disk.remove(self.path)
@@ -169,14 +169,14 @@ impl Transaction<'_> {
         self.delete(&self.journal.old)
     }
 
-    /// Deletes what is hidden, whichever set is visible.
+    /// Deletes all hidden files. It does not matter which set is visible.
     pub fn delete_all(&self) -> Result<()> {
         self.delete(self.journal.new.iter().map(|(member, _)| member).chain(&self.journal.old))
     }
 
-    /// Deletes files that nobody needs any more, then what is left of the journal.
+    /// Deletes files that are no longer needed, then the rest of the journal.
     fn delete<'a>(&self, members: impl IntoIterator<Item = &'a Member>) -> Result<()> {
-        // Before the end of the journal is on disk, they may be needed.
+        // Until the end of the transaction is on disk, the files may be needed.
         self.sync()?;
         let mut first = None;
         let leftovers = journal::path_of_leftovers(self.path);
@@ -191,7 +191,7 @@ impl Transaction<'_> {
         if let Some(error) = first {
             return Err(error);
         }
-        // Another process may have published since, and put its own there.
+        // Another process may have published since, and left its own journal there.
         if !journal::is_at(&self.lock, &leftovers) {
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// An error if the set that is to stay is not there any more, or something else took one of its names.
+    /// Returns an error if a file of the set to keep is missing, or if another file has taken one of its names.
     pub fn refuse_lost(&self, keep: Keep) -> Result<()> {
         let in_place = self.in_place()?;
         let new: Vec<&Member> = self.journal.new.iter().map(|(member, _)| member).collect();

@@ -1,4 +1,4 @@
-//! Every step of a transaction is made to be the last one, and every step to fail.
+//! The process is killed at every step of a transaction, and every step is made to fail.
 
 use super::*;
 use crate::Kind;
@@ -15,10 +15,10 @@ type Files = BTreeMap<String, Vec<u8>>;
 /// How many shards are replaced by how many.
 const SCENES: [(usize, usize); 6] = [(0, 1), (0, 3), (1, 1), (3, 3), (5, 2), (2, 4)];
 
-/// Without syncs, which take long.
+/// Without syncs, which are slow.
 const QUICK: LocalDisk = LocalDisk { durable: false };
 
-/// A disk on which one step fails, or that stops there.
+/// A disk on which one step fails, or every step from one on.
 struct Faulty {
     steps: Cell<usize>,
     fails: fn(usize, usize) -> bool,
@@ -30,7 +30,7 @@ fn once(step: usize, at: usize) -> bool {
     step == at
 }
 
-/// As after a kill: no step is made any more, not even to undo others.
+/// As after a kill: no further step is made, not even to undo others.
 fn from_then_on(step: usize, at: usize) -> bool {
     step >= at
 }
@@ -64,7 +64,7 @@ impl Disk for Faulty {
     }
 }
 
-/// A folder with an old set, and what is to replace it.
+/// A folder with an old set, and the set that replaces it.
 struct Scene {
     dir: TempDir,
     old: Files,
@@ -78,7 +78,7 @@ fn shards(count: usize, what: &str) -> Files {
 
 impl Scene {
     fn new((old, new): (usize, usize)) -> Self {
-        // In memory where there is such a place: a disk takes long for thousands of folders.
+        // In memory, if there is such a folder: a disk is slow with thousands of folders.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let scene = Scene { dir, old: shards(old, "old"), new: shards(new, "new") };
         for (name, bytes) in &scene.old {
@@ -124,7 +124,7 @@ impl Scene {
         self.visible().keys().map(|name| self.dir.path().join(name)).collect()
     }
 
-    /// What a reader may find: never files of both sets, and all of one unless the journal keeps it away.
+    /// Checks what a reader may find: never files of both sets, and a complete set unless there is a journal.
     fn check(&self, when: &str) {
         let visible = self.visible();
         let only = |set: &Files| visible.iter().all(|(name, bytes)| set.get(name) == Some(bytes));
@@ -134,7 +134,7 @@ impl Scene {
         }
     }
 
-    /// Recovers, and finds that set and nothing else in the folder.
+    /// Recovers, and checks that the folder has that set and nothing else.
     fn recover(&self, keep: Keep, when: &str) {
         let names = recover_on(&QUICK, &self.journal(), keep).unwrap();
         let names = names.unwrap_or_else(|| panic!("{when}: no journal"));
@@ -208,7 +208,7 @@ fn an_error_at_any_step_leaves_the_old_set_or_the_new_one_and_nothing_hidden() {
                     outcomes[0] += 1;
                 }
                 Ok(left) => {
-                    assert!(left.is_some(), "{when}: not told");
+                    assert!(left.is_some(), "{when}: not reported");
                     assert_eq!(scene.visible(), scene.new, "{when}");
                     assert!(!scene.journal().exists(), "{when}");
                     outcomes[1] += 1;
@@ -267,7 +267,7 @@ fn a_kill_while_recovering_can_be_recovered_from_either_way() {
                         if scene.journal().exists() {
                             scene.recover(second, &when);
                         } else {
-                            // The set is complete; the rest is hidden, and can be deleted at any time.
+                            // The set is complete. The other files are hidden, and can be deleted at any time.
                             recover_on(&QUICK, &scene.journal(), first).unwrap();
                             let kept = if first == Keep::New { &scene.new } else { &scene.old };
                             assert_eq!(&scene.all(), kept, "{when}");
@@ -279,10 +279,10 @@ fn a_kill_while_recovering_can_be_recovered_from_either_way() {
     }
 }
 
-/// A scene that was killed after so many renames of old and new files.
+/// A scene that was killed after `renames` renames of old and new files.
 fn interrupted(counts: (usize, usize), renames: usize) -> Scene {
     let scene = Scene::new(counts);
-    // Before the first one: the journal is synced, takes its name, and the folder is synced.
+    // Three steps come before the first rename: the journal is synced, takes its name, and the folder is synced.
     let _ = scene.publish(&Faulty::new(from_then_on, 3 + renames));
     assert!(scene.journal().exists());
     scene
@@ -337,7 +337,7 @@ fn a_journal_in_the_way_is_an_error_and_one_that_is_locked_is_waited_for() {
     assert!(error.to_string().contains("by a running process"), "{error}");
     assert_eq!(scene.all(), before);
 
-    // It is asked again and again, until the other is done, or until the caller wants to stop.
+    // `step` is called again and again, until the other process is done or the caller wants to stop.
     let error = scene
         .publish_with(&QUICK, true, &mut || Ok(scene.visible_paths()), &mut || Err(Error::closed("stopped")))
         .unwrap_err();

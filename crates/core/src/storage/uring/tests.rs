@@ -1,10 +1,10 @@
-//! Rings: all that is asked for comes back, and nothing is in flight afterwards.
+//! Every read that is submitted completes, and nothing is in flight afterwards.
 
 use super::*;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// Ranges of a file, all of one size, and what came of them.
+/// Ranges of a file, all of one size, and the results of reading them.
 struct Pieces<'f, 'a> {
     left: Vec<Read<'f, 'a>>,
     back: Vec<(usize, Result<usize, Errno>)>,
@@ -93,7 +93,7 @@ fn an_error_of_the_owner_ends_it_and_the_queue_is_as_good_as_new() {
         let Some(result) = read(&mut reads) else { return };
         assert_eq!(result, Err("enough"));
         assert_eq!(reads.back.len(), fails_after);
-        // Nothing writes there any more.
+        // No read writes to this memory any more.
         memory.fill(1);
         let (other, mut memory_of_other) = (file_of(50_000), vec![0; 50_000]);
         read(&mut pieces(&other, &mut memory_of_other)).unwrap().unwrap();
@@ -120,7 +120,8 @@ fn an_error_of_the_owner_waits_for_what_is_in_flight() {
     if !is_here() {
         return;
     }
-    // A pipe answers when somebody writes to it, so that reads of it are in flight for as long as we like.
+    // A read from a pipe completes when something is written to the pipe, so reads are in flight for as long as we
+    // like.
     let (reader, mut writer) = std::io::pipe().unwrap();
     let (file, mut memory) = (File::from(std::os::fd::OwnedFd::from(reader)), vec![0; 3]);
     let (failed, has_failed) = mpsc::channel();
@@ -197,7 +198,7 @@ fn a_queue_of_another_process_is_neither_used_nor_closed() {
     queue.give_back();
     let own = Queue::take().unwrap();
     assert_ne!(own.ring.as_raw_fd(), descriptor);
-    // SAFETY: only looks at the descriptor, which is leaked on purpose.
+    // SAFETY: only queries the descriptor, which is leaked on purpose.
     assert!(unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0);
 }
 
@@ -205,8 +206,8 @@ fn a_queue_of_another_process_is_neither_used_nor_closed() {
 fn a_queue_that_was_closed_by_somebody_else_is_done_without() {
     let Some(queue) = Queue::take() else { return };
     let (file, mut memory) = (file_of(50_000), vec![0; 50_000]);
-    // SAFETY: the descriptor is the queue's own; a copy of another file takes its number, as may happen to a
-    // program that closes all that it does not know.
+    // SAFETY: the descriptor belongs to the queue. A copy of another file takes its number, as may happen in a program
+    // that closes all descriptors it does not know.
     unsafe { libc::dup2(file.as_raw_fd(), queue.ring.as_raw_fd()) };
     queue.give_back();
     let mut reads = pieces(&file, &mut memory);
