@@ -246,15 +246,16 @@ impl Reader {
         self.plan_in(self.shards[shard].source(cx)?, index, shard, record)
     }
 
-    /// Like [`plan`](Self::plan), but opens no file: none if the file is not open yet. Does no I/O, unless the file
-    /// keeps its table on disk.
+    /// Like [`plan`](Self::plan), but does no I/O: none if the file is not open yet, or keeps its table on disk.
     #[inline]
-    pub fn plan_if_open(&self, index: u64) -> Result<Option<Plan<'_>>> {
+    pub fn plan_without_io(&self, index: u64) -> Result<Option<Plan<'_>>> {
         self.check_open()?;
         let (shard, record) = self.shard_of(index)?;
         match self.shards[shard].opened_source() {
-            Some(source) => self.plan_in(source, index, shard, record).map(Some),
-            None => Ok(None),
+            Some(source) if source.has_table_in_memory => {
+                self.plan_in(source, index, shard, record).map(Some)
+            }
+            _ => Ok(None),
         }
     }
 
@@ -285,7 +286,8 @@ impl Reader {
     /// How many records share the record's chunk and are decoded together with it. None if the record is read alone, or
     /// its file is not open yet.
     pub fn group_of(&self, index: u64) -> Option<u64> {
-        match self.plan_if_open(index).ok()??.place {
+        let (shard, record) = self.shard_of(index).ok()?;
+        match self.place_of(self.shards[shard].opened_source()?, shard, record).ok()? {
             PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
             PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
             PlannedRead::Stored(Way::Plain(_) | Way::Alone { .. }) => None,

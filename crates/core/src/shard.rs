@@ -3,7 +3,7 @@
 use crate::budget::Budget;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::format::{Format, ReadOptions, Table, detect};
+use crate::format::{Format, ReadOptions, Table, TableHome, detect};
 use crate::index_file;
 use crate::storage::file_set::FileSet;
 use crate::storage::location::{Location, Opened};
@@ -26,6 +26,8 @@ pub struct Source {
     pub table: Box<dyn Table>,
     /// Whether chunks have to be decompressed, as far as the table knows.
     pub is_packed: bool,
+    /// Whether the table can be asked without I/O.
+    pub has_table_in_memory: bool,
     /// Whether what is read is verified by checksums.
     pub is_verified: bool,
 }
@@ -78,7 +80,8 @@ impl Source {
         options: &ReadOptions,
     ) -> Self {
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
-        Source { opened, format, table, is_packed, is_verified: options.checksums }
+        let has_table_in_memory = options.table == TableHome::Memory;
+        Source { opened, format, table, is_packed, has_table_in_memory, is_verified: options.checksums }
     }
 
     /// The bytes.

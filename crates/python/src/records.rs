@@ -33,9 +33,9 @@ pub struct Records {
 /// Finds the way to a record.
 #[inline]
 fn plan_one<'a>(py: Python<'_>, reader: &'a Reader, record: u64) -> PyResult<Plan<'a>> {
-    match reader.plan_if_open(record).map_err(Failure)? {
+    match reader.plan_without_io(record).map_err(Failure)? {
         Some(plan) => Ok(plan),
-        // The file is opened by the first read, which may take its time.
+        // Opening the file, or reading its table from disk, may block.
         None => Ok(gil::detach(py, || with_cx(reader, |cx| reader.plan(record, cx))).map_err(Failure)?),
     }
 }

@@ -10,6 +10,7 @@ pub mod ffrecord;
 pub mod options;
 pub mod recordio;
 pub mod riegeli;
+mod search;
 pub mod side_index;
 pub mod spare;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Every byte of a file, in order. Behind damage, the next chunk is looked for.
+//! Visits every byte of a file in order. After damage, the next chunk is searched for.
 
 use super::encoder::ChunkEncoder;
 use super::header::{Codec, HEADER, Header, MAGIC, PREFIX};
@@ -6,32 +6,27 @@ use super::payload;
 use crate::bytes;
 use crate::error::Result;
 use crate::format::encode::CarriedChunk;
+use crate::format::search::{FindHeader, Search};
 use crate::format::walk::{Content, SoundChunk, Span, Walk};
-use crate::storage::window::Window;
 use std::borrow::Cow;
-
-/// How much is searched for a header at once.
-const PIECE: u64 = 1 << 20;
-/// What a look at another place of the file costs, in bytes that could be hashed instead.
-const LOOK: u64 = 1 << 10;
 
 pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
     let carried = carried(walk)?;
-    let mut chunks = Chunks::new(walk);
+    let mut file = Search::new(walk);
     let (mut at, mut record, mut found_by_search) = (0, 0, false);
-    while at < chunks.size {
-        let header = match chunks.header(at) {
+    while at < file.size {
+        let header = match header(&mut file, at) {
             Ok(header) => header,
             Err(error) => {
                 let error = walk.damage(error.for_record(record))?;
-                let end = chunks.search(at + 1)?;
+                let end = file.find(at + 1, &mut Headers)?;
                 visit(Span::damage(at..end, error))?;
                 (at, found_by_search) = (end, true);
                 continue;
             }
         };
         let (range, records) = (at..at + header.stored(), u64::from(header.records));
-        let sound = chunks.look(&header, at, record, carried).map(|found| {
+        let sound = look(&mut file, &header, at, record, carried).map(|found| {
             visit(Span::Records(SoundChunk {
                 range: range.clone(),
                 record_bytes: header.payload.into(),
@@ -47,10 +42,10 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
             Ok(visited) => visited?,
             Err(error) => {
                 let error = walk.damage(error.for_record(record))?;
-                // The header leads to another one or to the end: the damage is in this chunk alone.
-                let leads_on = range.end == chunks.size || chunks.plausible(range.end)?.is_some();
-                if !leads_on {
-                    let end = chunks.search(at + 1)?;
+                // If the header points to another header or to the end, the damage is in this chunk alone.
+                let is_header_right = range.end == file.size || plausible(&mut file, range.end)?.is_some();
+                if !is_header_right {
+                    let end = file.find(at + 1, &mut Headers)?;
                     visit(Span::damage(at..end, error))?;
                     (at, found_by_search) = (end, true);
                     continue;
@@ -121,108 +116,68 @@ fn unpack<'a>(walk: &Walk<'_>, header: &Header, stored: &'a [u8], at: u64) -> Re
     Ok(unpacked)
 }
 
-/// The chunks of a file, as their headers tell.
-struct Chunks<'a> {
-    walk: &'a Walk<'a>,
-    window: Window<'a>,
-    /// Where a header leads to. Looked at apart, so that the search goes on where it was.
-    ahead: Window<'a>,
-    size: u64,
-    /// Work that may still be done to find out whether a header is one, in bytes. A file made of false headers would
-    /// otherwise be read once for each of them.
-    budget: u64,
+fn header(file: &mut Search<'_>, at: u64) -> Result<Header> {
+    let size = file.size;
+    Header::parse(file.window.get("chunk header", at, HEADER.min(size - at))?, at, size)
 }
 
-impl<'a> Chunks<'a> {
-    fn new(walk: &'a Walk<'a>) -> Self {
-        let size = walk.storage.len();
-        let window = || Window::new(walk.storage, walk.cx);
-        Chunks { walk, window: window(), ahead: window(), size, budget: size.saturating_mul(4) }
-    }
+/// The header at `at`, if it could be one.
+fn plausible(file: &mut Search<'_>, at: u64) -> Result<Option<Header>> {
+    let size = file.size;
+    Ok(Header::plausible(file.ahead.get("chunk header", at, HEADER.min(size - at))?, at, size))
+}
 
-    fn header(&mut self, at: u64) -> Result<Header> {
-        Header::parse(self.window.get("chunk header", at, HEADER.min(self.size - at))?, at, self.size)
+/// Looks at a chunk as closely as the walk does. None if the walk looks only at headers.
+fn look<'f>(
+    file: &'f mut Search<'_>,
+    header: &Header,
+    at: u64,
+    record: u64,
+    carried: Option<Codec>,
+) -> Result<Option<Found<'f>>> {
+    let walk = file.walk;
+    if walk.is_headers_only() {
+        return Ok(None);
     }
+    let stored = file.window.get("chunk", at, header.stored())?;
+    let unpacked = if carried == Some(header.codec) {
+        payload::check(header, stored, at, walk.options, walk.cx)?;
+        None
+    } else {
+        Some(unpack(walk, header, stored, at)?)
+    };
+    Ok(Some(Found { walk, header: *header, stored, at, record, unpacked }))
+}
 
-    /// The header at `at`, if it could be one.
-    fn plausible(&mut self, at: u64) -> Result<Option<Header>> {
-        let head = self.ahead.get("chunk header", at, HEADER.min(self.size - at))?;
-        Ok(Header::plausible(head, at, self.size))
-    }
+/// The headers of chunks.
+struct Headers;
 
-    /// Looks at a chunk as closely as the walk does. None where only headers are looked at.
-    fn look(
-        &mut self,
-        header: &Header,
-        at: u64,
-        record: u64,
-        carried: Option<Codec>,
-    ) -> Result<Option<Found<'_>>> {
-        let walk = self.walk;
-        if walk.is_headers_only() {
-            return Ok(None);
-        }
-        let stored = self.window.get("chunk", at, header.stored())?;
-        let unpacked = if carried == Some(header.codec) {
-            payload::check(header, stored, at, walk.options, walk.cx)?;
-            None
-        } else {
-            Some(unpack(walk, header, stored, at)?)
-        };
-        Ok(Some(Found { walk, header: *header, stored, at, record, unpacked }))
-    }
+impl FindHeader for Headers {
+    const HEADER: u64 = HEADER;
+    const SMALLEST: u64 = HEADER;
+    type Header = Header;
 
-    /// Where the next chunk begins, or else the end of the file.
-    fn search(&mut self, mut from: u64) -> Result<u64> {
-        let mut end = from;
-        while self.size - from >= HEADER {
-            if end - from < HEADER {
-                end = self.size.min(from + PIECE);
+    fn find(&mut self, piece: &[u8], at: u64, file_size: u64) -> Option<(u64, Header)> {
+        let magic = u32::from_le_bytes(MAGIC);
+        piece.windows(HEADER as usize).enumerate().find_map(|(i, head)| {
+            if head.first_chunk().is_none_or(|four| u32::from_le_bytes(*four) != magic) {
+                return None;
             }
-            let piece = self.window.get("damaged bytes", from, end - from)?;
-            let Some((found, header)) = find(piece, from, self.size) else {
-                // A header may lie across the end of the piece.
-                from = end - (HEADER - 1);
-                continue;
-            };
-            if self.is_chunk(found, &header)? {
-                return Ok(found);
-            }
-            from = found + 1;
-        }
-        Ok(self.size)
+            let at = at + i as u64;
+            Header::plausible(head, at, file_size).map(|header| (at, header))
+        })
     }
 
-    /// Whether this is a chunk: its header leads to another one, or its payload has the right hash.
-    fn is_chunk(&mut self, at: u64, header: &Header) -> Result<bool> {
+    fn is_chunk(&mut self, at: u64, header: &Header, file: &mut Search<'_>) -> Result<bool> {
         let end = at + header.stored();
-        if end < self.size && self.spend(LOOK) && self.plausible(end)?.is_some() {
+        if end < file.size && file.may_look() && plausible(file, end)?.is_some() {
             return Ok(true);
         }
-        if !self.spend(header.stored()) {
+        if !file.may_hash(header.stored()) {
             return Ok(false);
         }
         let mut hash = crc32fast::Hasher::new();
-        self.ahead.pieces("chunk", at + HEADER, header.payload.into(), |piece| hash.update(piece))?;
+        file.ahead.pieces("chunk", at + HEADER, header.payload.into(), |piece| hash.update(piece))?;
         Ok(hash.finalize() == header.checksum)
     }
-
-    /// Whether so much work may still be done.
-    fn spend(&mut self, bytes: u64) -> bool {
-        let left = self.budget.checked_sub(bytes);
-        self.budget = left.unwrap_or(self.budget);
-        left.is_some()
-    }
-}
-
-/// The first header in `piece`, which begins at `at`, that could be one.
-fn find(piece: &[u8], at: u64, file_size: u64) -> Option<(u64, Header)> {
-    let magic = u32::from_le_bytes(MAGIC);
-    piece.windows(HEADER as usize).enumerate().find_map(|(i, head)| {
-        if head.first_chunk().is_none_or(|four| u32::from_le_bytes(*four) != magic) {
-            return None;
-        }
-        let at = at + i as u64;
-        Header::plausible(head, at, file_size).map(|header| (at, header))
-    })
 }
