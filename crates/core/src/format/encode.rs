@@ -135,7 +135,7 @@ pub trait Encoder: Send {
     /// Returns the pending records, if there are any.
     fn flush(&mut self) -> Option<Group>;
 
-    /// Whether encoding compresses. Only then is it worth using other threads.
+    /// Whether encoding compresses. Only then are encoding threads started automatically.
     fn compresses(&self) -> bool;
 
     /// Whether a chunk of that many records from another file can be written next. Pending records are flushed first.

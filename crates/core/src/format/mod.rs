@@ -70,7 +70,7 @@ impl Default for ReadOptions {
 
 /// One record file format: its names, and the functions that read and write its files. A format is a constant.
 pub struct Format {
-    /// The name of the format. Nothing else spells it differently.
+    /// The name of the format. [`detect::by_name`] accepts only this spelling.
     pub name: &'static str,
     /// File name suffixes of the format, with the dot.
     pub suffixes: &'static [&'static str],
