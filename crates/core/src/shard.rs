@@ -140,7 +140,7 @@ impl RecordRange {
     pub fn within(self, total: u64) -> Result<Range<u64>> {
         let (start, stop) = (self.start, self.stop.unwrap_or(total));
         if start > stop || stop > total {
-            let text = format!("records {start}..{stop} are not in the file, which has {total}");
+            let text = format!("records {start}..{stop} are not in the file, which has {total} records");
             return Err(Error::argument(text));
         }
         Ok(start..stop)
@@ -253,7 +253,7 @@ impl Shard {
         let source = Source::open(&self.location, self.format.as_deref(), &self.options, &cx)?;
         let total = source.table.records();
         if total < self.first + self.records {
-            return Err(Error::format("file changed: it has fewer records than it had")
+            return Err(Error::format("file changed: it has fewer records than before")
                 .in_file(source.storage().name())
                 .expected(format_args!("at least {}", self.first + self.records))
                 .found(total));

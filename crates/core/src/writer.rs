@@ -106,7 +106,7 @@ impl Writer {
             let error = if metadata.is_dir() {
                 Error::io("cannot create", std::io::ErrorKind::IsADirectory.into())
             } else {
-                Error::argument("shards are files of their own, which a device or a pipe cannot hold")
+                Error::argument("shards are separate files, which a device or a pipe cannot hold")
             };
             return Err(error.in_file(&path.to_string_lossy()));
         }
@@ -273,7 +273,7 @@ impl Writer {
     pub fn begin_shard(&mut self) -> Result<()> {
         self.usable()?;
         if self.options.sharding != Sharding::Told {
-            return Err(Error::argument("shards begin by themselves here"));
+            return Err(Error::argument("this writer begins shards automatically"));
         }
         self.next_shard().map_err(|error| self.fail(error))
     }

@@ -61,7 +61,7 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
             Error::truncated("the file is empty")
                 .expected("a record file")
                 .found("0 bytes")
-                .hint("pass format= if it should be")
+                .hint("pass format= if an empty file is valid")
         });
     }
     let mut plausible = Vec::new();
@@ -79,8 +79,8 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
         Error::format("no format recognises the file")
             .at(0)
             .expected(format_args!("one of {}", names.join(", ")))
-            .found(format_args!("{} bytes of something else", storage.len()))
-            .hint("pass format= to see what that format says")
+            .found(format_args!("{} bytes of unknown content", storage.len()))
+            .hint("pass format= to see the error of that format")
     })
 }
 

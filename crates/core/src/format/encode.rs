@@ -145,7 +145,7 @@ pub trait Encoder: Send {
 
     /// Writes a chunk of another file. Called only if [`takes_chunk`](Self::takes_chunk) returned true for it.
     fn place_chunk(&mut self, _chunk: CarriedChunk, _out: &mut dyn Output) -> Result<()> {
-        Err(Error::argument("this format takes no chunks of other files"))
+        Err(Error::argument("this format cannot copy chunks from other files"))
     }
 
     /// Writes what comes at the end of the file. Called last.

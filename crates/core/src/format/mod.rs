@@ -211,7 +211,7 @@ pub fn copy_record(record: &[u8], out: &mut [u8], at: u64) -> Result<()> {
         out.copy_from_slice(record);
         return Ok(());
     }
-    Err(Error::format("record size differs from the table's")
+    Err(Error::format("record size differs from the table")
         .at(at)
         .expected(format_args!("{} bytes", out.len()))
         .found(record.len()))

@@ -160,5 +160,5 @@ impl GroupEncoder for SampleEncoder {
 
 fn spool_failed(error: std::io::Error) -> Error {
     Error::io("spooling samples to a temporary file failed", error)
-        .hint("num_records= avoids the spool where the output can seek")
+        .hint("pass num_records= to write without a temporary file, if the output can seek")
 }
