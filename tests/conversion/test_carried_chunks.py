@@ -140,7 +140,7 @@ def test_a_damaged_chunk_is_not_carried(check: bool) -> None:
 
 def test_a_chunk_with_a_right_checksum_around_wrong_contents_is_found_by_verifying(golden: Path) -> None:
     source = golden / "recordio" / "none_extra_payload.recordio"
-    with pytest.raises(anyrecord.FormatError, match="behind the last record") as caught:
+    with pytest.raises(anyrecord.FormatError, match="after the last record") as caught:
         anyrecord.convert(source, "b.recordio", codec="none")
     assert caught.value.path == str(source)
     assert struct.unpack_from("<I", source.read_bytes(), 0) == (0x01020304,)

@@ -133,7 +133,7 @@ def test_what_was_written_is_compared_before_it_is_published(source: str, case: 
     (made,) = temporary()
     with anyrecord.create(made, overwrite=True, format=case.format.name, **case.options) as out:
         out.write_many(RECORDS[::-1])
-    with pytest.raises(ChecksumError, match="does not hold the records that were to be written") as caught:
+    with pytest.raises(ChecksumError, match="does not hold the records that were passed to the writer") as caught:
         writer._check(open_options(), 2)
     assert caught.value.path == f"b{case.suffix}"
     writer.discard()

@@ -90,7 +90,7 @@ def test_a_cut_is_an_error_or_exactly_between_two_chunks(data: bytes) -> None:
         (chunk(record(b"x"), 1, size=1 << 31), "chunk payload"),
         (chunk(b"", 1), "impossible number of records"),
         (chunk(struct.pack("<I", 1 << 31) + b"x", 1), "past the end of its chunk"),
-        (chunk(record(b"x") + b"\0", 1), "behind the last record"),
+        (chunk(record(b"x") + b"\0", 1), "after the last record"),
         (chunk(record(b"x") + b"\0\0", 2), "impossible number|fewer records"),
         (chunk(record(b"xyz"), 2, codec=1), "snappy"),
         (chunk(record(b"xyz"), 1, codec=2), "gzip"),

@@ -217,7 +217,7 @@ def test_a_file_object_that_misbehaves_is_an_error_and_never_wrong_records(
     case: Case, verb: Callable[[Any], object], kind: type[Honest], error: type[Exception]
 ) -> None:
     if kind is LongerThanItIs and case.variant.is_unpacked_at_open:
-        error = FormatError  # bytes behind the end of the stream, whether or not they can be read
+        error = FormatError  # bytes after the end of the stream, whether or not they can be read
     with pytest.raises(error):
         # A report of damage is as good as an error: the bytes that are not there are missing from the file.
         raise_the_first_problem(verb(kind(small_file(case))))

@@ -25,7 +25,7 @@ pub fn range(what: &'static str, begin: u64, length: u64, size: u64) -> Result<R
             .at(begin)
             .expected(match end {
                 Some(end) => format!("a file of at least {end} bytes"),
-                None => format!("a length that fits, not {length}"),
+                None => format!("a length below {length}"),
             })
             .found(format_args!("{size} bytes"))),
     }

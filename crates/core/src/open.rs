@@ -1,14 +1,15 @@
-//! Opening many files at once: their tables are read together, so that damage is an error at open.
+//! Opens many files at once. Reads their tables together. Damage in a table is an error when the files are opened.
 //!
-//! Opening one file is a chain of a few small reads: the beginning, the end, the table. If files took turns, each read
-//! would cost the time that its disk or its server takes to answer. So the files go step by step together:
+//! Opening one file takes a few small reads, and each depends on the one before: the beginning, the end, the table. If
+//! files were opened one after the other, every read would wait for the disk or the server. So all files go through
+//! the same steps together:
 //!
-//! 1. [`fetch`] reads the beginnings of all files at once;
-//! 2. every file is tried on the bytes that are in memory, and says which range it lacks ([`Partial`]);
-//! 3. [`fetch`] reads these ranges of all files at once, and so on.
+//! 1. [`fetch`] reads the beginnings of all files at once.
+//! 2. The table of every file is read from the bytes in memory. [`Partial`] notes which ranges are missing.
+//! 3. [`fetch`] reads the missing ranges of all files at once. Then step 2 is repeated.
 //!
-//! A file leaves when its table is read. A file with a large table, with damage, or without a table, is then opened by
-//! itself, in one of several threads. So there is one place that words errors, and no large table is copied.
+//! A file is done when its table is read. A file with a large table, with damage, or without a table is opened
+//! separately, in one of several threads. So error messages are made in one place, and no large table is copied.
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -23,19 +24,20 @@ use crate::storage::partial::{Partial, Piece};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Threads for what is mostly waiting: more than there are cores.
+/// Threads that open files. They mostly wait, so there are more than there usually are cores.
 const OPENERS: usize = 16;
-/// Up to this many files, opening them together costs more than it saves.
+/// Up to this many files are opened one by one. Opening so few together costs more than it saves.
 const FEW: usize = 4;
-/// So many files go together.
+/// At most this many files are opened together.
 const TOGETHER: usize = 1024;
-/// Steps after which a file is opened by itself. The longest chain of a format with a table has 4.
+/// After this many steps, a file is opened separately. A format with a table needs at most 4.
 const STEPS: usize = 5;
-/// Bytes of all files that are in memory at once, besides their beginnings. A file that needs more is opened by itself.
+/// The bytes of all files that are in memory at once, without their beginnings. A file that needs more is opened
+/// separately.
 const MOST_BYTES: u64 = 64 << 20;
-/// Every format has something at the beginning.
+/// Bytes that are read from the beginning of every file. Every format has something there.
 const BEGINNING: u64 = 4096;
-/// Bytes of one file that are fetched in one step.
+/// At most this many bytes of one file are fetched in one step.
 const MOST_OF_A_FILE: u64 = 1 << 20;
 
 /// Opens files, in the given order, as one data set.
@@ -52,14 +54,14 @@ pub fn open_files(
         });
     }
     let mut shards = Vec::with_capacity(files.len());
-    // More files than may be open would have to be opened again at every step.
+    // At most as many files as may be open at once. With more, files would have to be reopened at every step.
     for files in files.chunks(cx.budget.files().handles.limit().min(TOGETHER)) {
         shards.extend(how.open_together(files, cx)?);
     }
     Ok(shards)
 }
 
-/// How files are to be opened.
+/// How files are opened.
 struct How<'a> {
     format: Option<&'a str>,
     options: ReadOptions,
@@ -70,18 +72,18 @@ struct Opening<'f> {
     location: &'f Location,
     range: RecordRange,
     opened: Opened,
-    /// The bytes that were read so far: the pieces before `filled`.
+    /// The pieces before `filled` hold bytes that were read. The others are still empty.
     pieces: Vec<Piece>,
     filled: usize,
     state: State,
 }
 
 enum State {
-    /// The next try may need more bytes.
+    /// The table is not read yet. The next try may need more bytes.
     Trying,
     /// The table was read.
     Done(&'static Format, Box<dyn Table>),
-    /// It is opened by itself.
+    /// The file is opened separately.
     Alone,
 }
 
@@ -94,9 +96,9 @@ enum Tried {
 
 impl How<'_> {
     fn open_together(&self, files: &[(Location, RecordRange)], cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
-        // A forked child starts no short-lived threads: for a new thread the C library may take the stack of one that
-        // was ending in the parent at the moment of the fork, and free its thread-local memory a second time (seen
-        // with glibc 2.36). Pools are started once, which makes it much rarer.
+        // A forked child starts no short-lived threads. The C library may give a new thread the stack of a thread that
+        // was ending in the parent at the moment of the fork. It then frees the thread-local memory of that thread a
+        // second time (seen with glibc 2.36). Thread pools are started only once, so they hit this much more rarely.
         let is_forked = process::generation() > 0;
         let openers = if is_forked { 1 } else { OPENERS };
         let cores = if is_forked { 1 } else { std::thread::available_parallelism().map_or(1, usize::from) };
@@ -115,7 +117,7 @@ impl How<'_> {
             let opened = location.open(self.options.io, cx.budget.files())?;
             let beginning = 0..BEGINNING.min(opened.storage.len());
             let (state, pieces) = match opened.storage.queue() {
-                // It shares no queue with others, so reading it together with them gains nothing.
+                // This storage shares no queue with others, so reading them together gains nothing.
                 Queue::Own => (State::Alone, Vec::new()),
                 _ if self.is_without_table(location) => (State::Alone, Vec::new()),
                 _ => (State::Trying, vec![Piece::empty(beginning)]),
@@ -124,7 +126,7 @@ impl How<'_> {
         })
     }
 
-    /// Reads the tables of all files together, as far as that is any use.
+    /// Reads the tables of the files together, except where that gains nothing.
     fn read_tables(&self, opening: &mut [Opening<'_>], threads: usize, cx: &Cx<'_>) -> Result<()> {
         read_missing(&mut still_trying(opening), cx)?;
         let mut left = MOST_BYTES;
@@ -140,7 +142,7 @@ impl How<'_> {
         Ok(())
     }
 
-    /// Opens the others, each by itself.
+    /// Opens the remaining files separately, and makes the shards.
     fn finish(&self, opening: Vec<Opening<'_>>, threads: usize, cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
         let alone: Vec<_> = opening.iter().filter(|file| !matches!(file.state, State::Done(..))).collect();
         let sources = parallel::for_each(&alone, threads, cx, |file, cx| {
@@ -162,7 +164,7 @@ impl How<'_> {
         opening.into_iter().map(shard).collect()
     }
 
-    /// Whether the file seems to be of a format without a table: the chunks are searched for, through the whole file.
+    /// Whether the file seems to be of a format without a table. Opening such a file searches all of it for chunks.
     fn is_without_table(&self, location: &Location) -> bool {
         let format = match self.format {
             Some(name) => detect::by_name(name).ok(),
@@ -176,7 +178,7 @@ impl How<'_> {
         let (options, storage) = (&self.options, Partial::only(&*file.opened.storage, &file.pieces));
         let read = || {
             let format = detect::named_or_detected(self.format, &storage, options, cx)?;
-            // Its name did not say that it has no table.
+            // The format has no table, but the file name did not show that.
             if format.open_indexed.is_some() {
                 return Err(Error::cancellation());
             }
@@ -193,7 +195,8 @@ impl How<'_> {
 }
 
 impl Opening<'_> {
-    /// Takes the outcome of a try. What is missing becomes pieces to be filled, while `left` has room for them.
+    /// Takes the outcome of a try. Adds an empty piece for each missing range. If they exceed the bytes `left`, the file
+    /// is opened separately.
     fn take(&mut self, tried: Tried, left: &mut u64) {
         match tried {
             Tried::Table(format, table) => self.state = State::Done(format, table),
@@ -213,7 +216,7 @@ impl Opening<'_> {
         }
     }
 
-    /// What is to be read next.
+    /// The reads that fill the empty pieces.
     fn job(&mut self) -> Fetch<'_, '_> {
         let empty = self.pieces[self.filled..].iter_mut();
         let ops = empty.map(|piece| ReadOp { at: piece.at, out: &mut piece.bytes }).collect();
@@ -221,7 +224,8 @@ impl Opening<'_> {
     }
 }
 
-/// Fetches what the files lack. If that fails, each is opened by itself, and the one at fault returns the error.
+/// Fetches the missing bytes of the files. If that fails, each file is opened separately, and the opening of the faulty
+/// one returns the error.
 fn read_missing(files: &mut [&mut Opening<'_>], cx: &Cx<'_>) -> Result<()> {
     let mut jobs: Vec<_> = files.iter_mut().map(|file| file.job()).collect();
     let fetched = fetch(&mut jobs, cx);

@@ -137,7 +137,7 @@ pub fn for_each<'i, T: Sync, R: Send>(
     match stopped {
         Some(error) => Err(error),
         None if results.len() == items.len() => Ok(results),
-        None => Err(Error::closed("stopped before all was done")),
+        None => Err(Error::closed("stopped before all work was done")),
     }
 }
 

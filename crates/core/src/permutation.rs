@@ -67,7 +67,7 @@ impl Permutation {
     /// The order of `len` records in one epoch of the shuffle with this seed.
     pub fn new(len: u64, seed: u64, epoch: u64) -> Result<Self> {
         if len > MOST {
-            return Err(Error::argument(format!("{len} records cannot be shuffled: the most is 2^63")));
+            return Err(Error::argument(format!("{len} records cannot be shuffled: the limit is 2^63")));
         }
         Ok(Self::keyed(len, &[seed, epoch]))
     }

@@ -226,7 +226,10 @@ impl Reader {
     #[inline]
     pub fn shard_of(&self, index: u64) -> Result<(usize, u64)> {
         if index >= self.len() {
-            return Err(Error::new(Kind::Index, format!("record {index} of {}", self.len())));
+            return Err(Error::new(
+                Kind::Index,
+                format!("record {index} is out of range: there are {} records", self.len()),
+            ));
         }
         let shard = if self.ends.len() == 1 { 0 } else { self.ends.partition_point(|&end| end <= index) };
         let begin = if shard == 0 { 0 } else { self.ends[shard - 1] };

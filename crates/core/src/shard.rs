@@ -1,4 +1,5 @@
-//! One file of a data set, or a range of its records. Opened on first use; opening it again must find the same file.
+//! One file of a data set, or a range of its records. The file is opened on first use. If it has fewer records by then
+//! than expected, that is an error.
 
 use crate::budget::Budget;
 use crate::cx::Cx;
@@ -20,22 +21,22 @@ use std::sync::atomic::{
 /// An open file: its bytes, its format and its table.
 pub struct Source {
     opened: Opened,
-    /// The format.
+    /// The format of the file.
     pub format: &'static Format,
     /// Where the chunks are.
     pub table: Box<dyn Table>,
-    /// Whether chunks have to be decompressed, as far as the table knows.
+    /// Whether chunks have to be decompressed. True if the table does not know.
     pub is_packed: bool,
-    /// Whether the table can be asked without I/O.
+    /// Whether a lookup in the table does no I/O.
     pub has_table_in_memory: bool,
-    /// Whether what is read is verified by checksums.
+    /// Whether checksums of the bytes read are verified.
     pub is_verified: bool,
 }
 
 impl Source {
     /// Opens a location, detects the format unless it is given, and reads the table.
     ///
-    /// A side index that lies beside the data is used if it fits.
+    /// If the same folder has a side index that matches the data, the table is read from it.
     pub fn open(
         location: &Location,
         format: Option<&str>,
@@ -72,7 +73,7 @@ impl Source {
         })
     }
 
-    /// A storage and its table.
+    /// A source from an open storage and its table.
     pub fn new(
         opened: Opened,
         format: &'static Format,
@@ -90,24 +91,24 @@ impl Source {
         &*self.opened.storage
     }
 
-    /// What can be done with bytes that are in memory already. None: they have to be read.
+    /// Access to the bytes in place. None if they have to be read.
     #[inline]
     pub fn mapped(&self) -> Option<&dyn Mapped> {
         self.opened.mapped()
     }
 
-    /// Whether bytes can be looked at in place, now: not after a memory map had a fault.
+    /// Whether the bytes can be accessed in place now. False after an access to the memory map has failed.
     #[inline]
     pub fn is_mapped(&self) -> bool {
         self.opened.is_mapped()
     }
 
-    /// What whoever opened it should know about the way it is read: `"read ..."`.
+    /// A warning to the caller about how the file is read: `"read ..."`.
     pub fn warning(&self) -> Option<&'static str> {
         self.opened.warning
     }
 
-    /// Gives descriptor and memory map back.
+    /// Closes the descriptor and releases the memory map.
     pub fn release(&self) {
         self.opened.release();
     }
@@ -121,28 +122,28 @@ pub struct Shard {
     options: ReadOptions,
     first: u64,
     records: u64,
-    /// Not a lock that runs an initialiser: a fork in the middle of one would hang the child. Two threads may
-    /// both open the file; one result is dropped.
+    /// This is not a lock that runs an initialiser: a fork during the initialiser would hang the child. Two threads may
+    /// both open the file. Then one of the results is dropped.
     opened: OnceBox<Source>,
-    /// Readers that have it and are not closed.
+    /// How many readers use this shard and are not closed.
     users: AtomicUsize,
 }
 
-/// Which records of a file are meant.
+/// A range of the records of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordRange {
     /// The first record.
     pub start: u64,
-    /// The record after the last; none: to the end of the file.
+    /// The record after the last one. None for the end of the file.
     pub stop: Option<u64>,
 }
 
 impl RecordRange {
-    /// The record numbers that are meant in a file of `total` records.
+    /// The record numbers of this range in a file of `total` records.
     pub fn within(self, total: u64) -> Result<Range<u64>> {
         let (start, stop) = (self.start, self.stop.unwrap_or(total));
         if start > stop || stop > total {
-            let text = format!("records {start}..{stop} are not in the file, which has {total}");
+            let text = format!("records {start}..{stop} are not in the file, which has {total} records");
             return Err(Error::argument(text));
         }
         Ok(start..stop)
@@ -162,7 +163,7 @@ impl Shard {
         Shard::of_source(location, range, source, options, cx.budget.files().clone())
     }
 
-    /// A range of a file that is open.
+    /// A shard from a file that is open.
     pub fn of_source(
         location: Location,
         range: RecordRange,
@@ -183,7 +184,7 @@ impl Shard {
         })
     }
 
-    /// A file whose format and number of records are known: opened at the first read.
+    /// A shard of a file whose format and number of records are known. The file is opened at the first read.
     pub fn later(
         location: Location,
         first: u64,
@@ -197,27 +198,27 @@ impl Shard {
         Shard { location, files, format, options, first, records, opened, users }
     }
 
-    /// How it is read.
+    /// How the file is read.
     pub fn options(&self) -> &ReadOptions {
         &self.options
     }
 
-    /// What it shares with the other files of its data set.
+    /// What this file shares with the other files of its data set.
     pub fn files(&self) -> &Arc<FileSet> {
         &self.files
     }
 
-    /// How many records belong to it.
+    /// How many records this shard has.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The number, in its file, of its first record.
+    /// The number that the first record of this shard has in the file.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Its format's name, as detected or as given.
+    /// The name of the format, detected or given.
     pub fn format(&self) -> &str {
         self.format.as_deref().unwrap_or_default()
     }
@@ -232,7 +233,7 @@ impl Shard {
         self.location.absolute()
     }
 
-    /// What errors and listings call it.
+    /// The name that errors and listings show.
     pub fn name(&self) -> String {
         self.location.name()
     }
@@ -243,39 +244,40 @@ impl Shard {
         self.opened.get()
     }
 
-    /// The open file.
+    /// The open file. Opens it if it is not open yet.
     pub fn source(&self, cx: &Cx<'_>) -> Result<&Source> {
         if let Some(source) = self.opened.get() {
             return Ok(source);
         }
-        // Its descriptor and its temporary bytes count for its own data set, whichever call opens it.
+        // The descriptor and the temporary bytes of the file count towards its own data set, even if a call on another
+        // data set opens it.
         let budget = Budget::new(&self.options.limits, &self.files);
         let cx = Cx { budget: &budget, stop: cx.stop };
         let source = Source::open(&self.location, self.format.as_deref(), &self.options, &cx)?;
         let total = source.table.records();
         if total < self.first + self.records {
-            return Err(Error::format("file changed: it has fewer records than it had")
+            return Err(Error::format("file changed: it has fewer records than before")
                 .in_file(source.storage().name())
                 .expected(format_args!("at least {}", self.first + self.records))
                 .found(total));
         }
         let source = Box::new(source);
-        // If somebody else was faster, theirs is as good.
+        // If another thread was faster, its result is kept and this one is dropped.
         let _ = self.opened.set(source);
         Ok(self.opened.get().expect("it was set just now"))
     }
 
-    /// Whether every reader that had it is closed.
+    /// Whether no open reader uses this shard.
     pub fn is_unused(&self) -> bool {
         self.users.load(Acquire) == 0
     }
 
-    /// One more reader has it.
+    /// Counts one more reader.
     pub fn retain(&self) {
         self.users.fetch_add(1, AcqRel);
     }
 
-    /// One reader less has it. The last one closes its descriptor and its map.
+    /// Counts one reader less. After the last one, closes the descriptor and releases the memory map.
     pub fn release(&self) {
         if self.users.fetch_sub(1, AcqRel) == 1
             && let Some(source) = self.opened.get()

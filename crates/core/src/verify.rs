@@ -153,7 +153,7 @@ impl<'a> Account<'a> {
     /// Reports bytes up to `end` that no span has covered. This is a bug of the walk.
     fn gap(&mut self, end: u64) {
         let at = self.reached;
-        let error = Error::format("bytes that no part of the file accounts for").at(at);
+        let error = Error::format("bytes that belong to no part of the file").at(at);
         self.problem(at..end.max(at), error.expected(format_args!("byte {at}")).found(end));
     }
 

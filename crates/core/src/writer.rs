@@ -1,7 +1,8 @@
-//! Writing: group, encode, sequence, publish.
+//! Writes files: groups records, encodes the groups, writes them in order, and publishes the files.
 //!
-//! A [`Writer`] deals records out to one file or to many shards ([`file`] writes each). Nothing appears under
-//! a final name before it is published ([`SealedSet`]), and a writer that is dropped leaves everything as it was.
+//! A [`Writer`] distributes records to one file or to many shards. A [`FileWriter`] writes each file. No file appears
+//! under its final name before it is published ([`SealedSet`]). If a writer is dropped before that, existing files stay
+//! unchanged.
 
 pub mod file;
 pub mod pool;
@@ -23,18 +24,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tally::Sum;
 
-/// How records are dealt out to files.
+/// How records are distributed to files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharding {
-    /// All into one file.
+    /// All records go to one file.
     One,
-    /// In turn, so that the shards are balanced without knowing the count.
+    /// Records go to this many shards in turn (round-robin). The shards are balanced even if the number of records is
+    /// not known in advance.
     Turns(u64),
-    /// In order; a new shard begins when one holds this many bytes of records.
+    /// Shards are filled in order. A new shard begins when a record would take the last one over this many bytes of
+    /// records.
     Bytes(u64),
-    /// In order; a new shard begins when one holds this many records.
+    /// Shards are filled in order. A new shard begins when the last one holds this many records.
     Records(u64),
-    /// In order; a new shard begins when [`Writer::begin_shard`] is called.
+    /// Shards are filled in order. A new shard begins when [`Writer::begin_shard`] is called.
     Told,
 }
 
@@ -43,20 +46,20 @@ pub enum Sharding {
 pub struct CreateOptions {
     /// Replace an existing file.
     pub overwrite: bool,
-    /// Survive a power cut once published.
+    /// Make published files survive a power failure.
     pub durable: bool,
-    /// Threads that encode; 0 or 1: the calling thread does it. None: one for each core, where there is compression
-    /// and enough of it, but in worker processes the calling thread.
+    /// Number of encoding threads. With 0 or 1, the calling thread encodes. With None, there is one for each core if
+    /// there is enough data to compress. In worker processes, None means the calling thread.
     pub threads: Option<usize>,
-    /// How records are dealt out.
+    /// How records are distributed to files.
     pub sharding: Sharding,
-    /// Add up what is written, so that [`SealedSet::check`] can compare.
+    /// Count and hash the written records, so that [`SealedSet::check`] can compare them with the files.
     pub tally: bool,
-    /// How many records there will be, if that is known.
+    /// How many records will be written, if that is known.
     pub num_records: Option<u64>,
-    /// Asked while the writer waits for threads that encode.
+    /// Called while the writer waits for encoding threads.
     pub listen: Listen,
-    /// The format's own options.
+    /// The options of the format.
     pub format_options: WriteOptions,
 }
 
@@ -81,7 +84,7 @@ pub struct Writer {
     path: PathBuf,
     options: CreateOptions,
     pool: Option<Arc<Pool>>,
-    /// The files that take records now: all shards when they take turns, else one.
+    /// The files that take records now. All shards with [`Sharding::Turns`], otherwise one file.
     open: Vec<FileWriter>,
     sealed: Vec<(Sealed, Option<Sum>)>,
     num_records: u64,
@@ -90,11 +93,11 @@ pub struct Writer {
     failed: Option<String>,
 }
 
-/// Files that are whole, still under temporary names.
+/// Complete files that still have temporary names.
 pub struct SealedSet(Vec<(Sealed, Option<Sum>)>);
 
 impl Writer {
-    /// A writer of `path`, or of shards beside it.
+    /// A writer to `path`, or to shards in the same folder.
     pub fn create(path: &Path, format: &'static Format, options: CreateOptions) -> Result<Self> {
         if options.sharding != Sharding::One
             && let Ok(metadata) = std::fs::metadata(path)
@@ -103,7 +106,7 @@ impl Writer {
             let error = if metadata.is_dir() {
                 Error::io("cannot create", std::io::ErrorKind::IsADirectory.into())
             } else {
-                Error::argument("shards are files of their own, which a device or a pipe cannot hold")
+                Error::argument("shards are separate files, which a device or a pipe cannot hold")
             };
             return Err(error.in_file(&path.to_string_lossy()));
         }
@@ -116,7 +119,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// A writer to an output that is already there.
+    /// A writer to an output that is already open.
     pub fn over(output: Box<dyn Output>, format: &'static Format, options: CreateOptions) -> Result<Self> {
         if options.sharding != Sharding::One {
             return Err(Error::argument("shards need a path, not an open file"));
@@ -182,7 +185,7 @@ impl Writer {
         self.num_records
     }
 
-    /// Their bytes.
+    /// Bytes of the records written so far.
     pub fn num_bytes(&self) -> u64 {
         self.num_bytes
     }
@@ -200,19 +203,19 @@ impl Writer {
         }
     }
 
-    /// Writes a record. One that the format cannot hold is refused and leaves the writer as it was; after any
-    /// other error nothing more can be written or published.
+    /// Writes a record. If the format cannot hold the record, it is rejected and the writer stays usable. After any
+    /// other error, nothing more can be written or published.
     pub fn write(&mut self, record: &[u8]) -> Result<()> {
         if self.push(record)? { self.work() } else { Ok(()) }
     }
 
-    /// Whether [`push`](Self::push) of a record of that size is no more than a copy.
+    /// Whether [`push`](Self::push) of a record of that size only copies it, without beginning a new shard.
     pub fn is_quick(&self, size: usize) -> bool {
         !self.shard_is_full(size)
     }
 
-    /// The first half of [`write`](Self::write): takes the record in, and tells whether there is
-    /// [`work`](Self::work) to do before the next one.
+    /// The first half of [`write`](Self::write): adds the record. Returns whether [`work`](Self::work) must be called
+    /// before the next record.
     pub fn push(&mut self, record: &[u8]) -> Result<bool> {
         self.usable()?;
         if let Some(n) = self.options.num_records
@@ -231,7 +234,7 @@ impl Writer {
         }
     }
 
-    /// The second half of [`write`](Self::write): encodes and writes what is full.
+    /// The second half of [`write`](Self::write): encodes and writes the groups that are full.
     pub fn work(&mut self) -> Result<()> {
         let worked = self.open.iter_mut().try_for_each(FileWriter::work);
         worked.map_err(|error| self.fail(error))
@@ -239,7 +242,7 @@ impl Writer {
 
     fn fail(&mut self, error: Error) -> Error {
         let error = match error.kind() {
-            // Found where nobody knows what is written.
+            // The code that ran out of memory does not know which file is written.
             Kind::Memory if !self.path.as_os_str().is_empty() => error.in_file(&self.path.to_string_lossy()),
             _ => error,
         };
@@ -266,24 +269,25 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a new shard, where that is how records are dealt out.
+    /// Begins a new shard. Only for [`Sharding::Told`].
     pub fn begin_shard(&mut self) -> Result<()> {
         self.usable()?;
         if self.options.sharding != Sharding::Told {
-            return Err(Error::argument("shards begin by themselves here"));
+            return Err(Error::argument("this writer begins shards automatically"));
         }
         self.next_shard().map_err(|error| self.fail(error))
     }
 
-    /// Whether a chunk of that many records of another file of the same format can be taken as it is now.
+    /// Whether a chunk of that many records from another file of the same format can be written next without decoding
+    /// it.
     pub fn takes_chunk(&self, records: u64) -> bool {
         let in_order = matches!(self.options.sharding, Sharding::One | Sharding::Told);
         let file = self.open.first().filter(|_| in_order && self.options.num_records.is_none());
         file.is_some_and(|file| file.takes_chunk(records))
     }
 
-    /// Writes a chunk of another file of the same format as it is, after [`takes_chunk`](Self::takes_chunk) has said yes.
-    /// `content` is what is in it.
+    /// Writes a chunk of another file of the same format without decoding it. Called only if
+    /// [`takes_chunk`](Self::takes_chunk) returned true. `content` gives access to the records of the chunk.
     pub fn carry(&mut self, chunk: CarriedChunk, content: &dyn Content) -> Result<()> {
         self.usable()?;
         let (file, records) = (&mut self.open[0], chunk.records);
@@ -308,7 +312,7 @@ impl Writer {
         self.open[shard as usize].push(record)
     }
 
-    /// Finishes all files under their temporary names. Returns none where the output was not a file.
+    /// Completes all files under their temporary names. The set is empty if the output is not a file that is published.
     pub fn seal(mut self) -> Result<SealedSet> {
         self.usable()?;
         if let Some(n) = self.options.num_records
@@ -338,8 +342,8 @@ impl SealedSet {
         self.0.is_empty()
     }
 
-    /// Reads all files and compares their records with what was written, as far as that was added up.
-    ///
+    /// Reads the files and compares their records with those that were written. Files written without
+    /// [`CreateOptions::tally`] are not compared.
     pub fn check(&self, format: &Format, options: &ReadOptions, threads: usize, cx: &Cx<'_>) -> Result<()> {
         let check = |(sealed, sum): &(Sealed, Option<Sum>), cx: &Cx<'_>| match sum {
             Some(sum) => tally::check(sealed.temp_path(), format, options, *sum, cx)
@@ -349,12 +353,12 @@ impl SealedSet {
         parallel::for_each(&self.0, threads, cx, check).map(drop)
     }
 
-    /// Makes the one file appear under the name that it was created with.
+    /// For a set of one file: makes it appear under the name that it was created with.
     pub fn publish(self) -> Result<()> {
         self.0.into_iter().try_for_each(|(sealed, _)| sealed.publish())
     }
 
-    /// The files, to be published together with others: see [`transaction`](crate::storage::transaction).
+    /// The files, for publishing them together with others: see [`transaction`](crate::storage::transaction).
     pub fn into_files(self) -> impl Iterator<Item = Sealed> {
         self.0.into_iter().map(|(sealed, _)| sealed)
     }

@@ -208,9 +208,7 @@ impl Output for FileLikeOutput {
 
     fn skip(&mut self, length: u64) -> Result<()> {
         let Some(base) = self.base else {
-            return Err(Error::argument("this output only goes forward")
-                .in_file(&self.name)
-                .at(self.position));
+            return Err(Error::argument("this output cannot seek").in_file(&self.name).at(self.position));
         };
         let position = self.position + length;
         self.call(|object| object.call_method1("seek", (base + position,)).map(drop))?;
@@ -220,7 +218,7 @@ impl Output for FileLikeOutput {
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         let Some(base) = self.base else {
-            return Err(Error::argument("this output only goes forward").in_file(&self.name).at(at));
+            return Err(Error::argument("this output cannot seek").in_file(&self.name).at(at));
         };
         self.call(|object| {
             object.call_method1("seek", (base + at,))?;

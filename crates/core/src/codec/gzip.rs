@@ -155,7 +155,7 @@ impl Inflater {
             Wrapper::Zlib if self.members == 0 => Decompress::new_with_window_bits(true, WINDOW_BITS),
             _ => {
                 return Err(Error::format(format!(
-                    "bytes behind the end of the {} stream",
+                    "bytes after the end of the {} stream",
                     self.wrapper.name()
                 ))
                 .at(self.consumed)
@@ -174,10 +174,10 @@ impl Inflater {
         if self.inflate.is_none() && self.members > 0 {
             return Ok(());
         }
-        Err(Error::truncated(format!("{} stream is cut", self.wrapper.name()))
+        Err(Error::truncated(format!("{} stream is truncated", self.wrapper.name()))
             .at(self.consumed)
-            .expected("more of it")
-            .found("its end"))
+            .expected("more data")
+            .found("the end of the data"))
     }
 }
 
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_a_flip_and_bytes_behind_are_errors_with_their_place() {
+    fn a_cut_a_flip_and_bytes_after_the_end_are_errors_with_their_place() {
         for wrapper in BOTH {
             let stream = compress(wrapper, b"some bytes, some bytes, and some more", 6);
             for cut in 0..stream.len() {
@@ -375,6 +375,6 @@ mod tests {
         let twice = |wrapper| [compress(wrapper, b"one ", 6), compress(wrapper, b"two", 1)].concat();
         assert_eq!(decompress(Wrapper::Gzip, &twice(Wrapper::Gzip), 0, 100).unwrap(), b"one two");
         let error = decompress(Wrapper::Zlib, &twice(Wrapper::Zlib), 0, 100).unwrap_err();
-        assert!(error.what().contains("behind the end"), "{error}");
+        assert!(error.what().contains("after the end"), "{error}");
     }
 }

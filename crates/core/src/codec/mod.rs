@@ -269,7 +269,7 @@ fn broken(codec: Codec, why: impl std::fmt::Display) -> Error {
 }
 
 fn wrong_size(codec: Codec, expected: usize, found: impl std::fmt::Display) -> Error {
-    Error::format(format!("{} data has another size than declared", codec.name()))
+    Error::format(format!("{} data has a different size than declared", codec.name()))
         .expected(format_args!("{expected} bytes"))
         .found(found)
 }

@@ -51,7 +51,7 @@ impl Frame<'_> {
                 .decompress(self.data, out)
                 .map_err(|e| Error::format(format!("damaged snappy frame: {e}")).at(self.offset()))?;
             if decoded != out.len() {
-                return Err(Error::format("snappy frame of another size than declared")
+                return Err(Error::format("snappy frame decodes to a different size than declared")
                     .at(self.offset())
                     .expected(out.len())
                     .found(decoded));
@@ -59,7 +59,9 @@ impl Frame<'_> {
         } else if self.data.len() == out.len() {
             out.copy_from_slice(self.data);
         } else {
-            return Err(Error::format("snappy frame of another size than its place").at(self.offset()));
+            return Err(
+                Error::format("size of a snappy frame differs from its output buffer").at(self.offset())
+            );
         }
         let computed = if checksums { crc32c::masked(out) } else { self.checksum };
         if computed == self.checksum {
@@ -98,7 +100,7 @@ impl<'a> Frames<'a> {
             let offset = self.base + begin as u64;
             let rest = &self.stored[begin..];
             if !self.begun && !rest.starts_with(&IDENTIFIER) {
-                return Err(Error::format("snappy stream without its identifier")
+                return Err(Error::format("snappy stream does not begin with its identifier")
                     .at(offset)
                     .expected("ff 06 00 00 'sNaPpY'")
                     .found(format_args!("{:02x?}", &rest[..rest.len().min(IDENTIFIER.len())])));
@@ -117,7 +119,7 @@ impl<'a> Frames<'a> {
                 0x80..=0xfe => {}
                 0xff if rest.starts_with(&IDENTIFIER) && length == IDENTIFIER.len() - 4 => {}
                 _ => {
-                    return Err(Error::format("snappy frame of an unknown kind")
+                    return Err(Error::format("unknown snappy frame type")
                         .at(offset)
                         .expected("00, 01 or 80 to ff")
                         .found(format_args!("{kind:02x}")));
@@ -316,15 +318,15 @@ mod tests {
     #[test]
     fn what_is_no_stream_is_refused_with_its_place() {
         let mut cases: Vec<(Vec<u8>, &str)> = vec![
-            (b"sNaPpY".to_vec(), "without its identifier"),
-            (b"\xff\x06\x00\x00sNaPp".to_vec(), "without its identifier"),
+            (b"sNaPpY".to_vec(), "does not begin with its identifier"),
+            (b"\xff\x06\x00\x00sNaPp".to_vec(), "does not begin with its identifier"),
         ];
         for (tail, what) in [
-            (&b"\x02\x00\x00\x00"[..], "unknown kind"),
+            (&b"\x02\x00\x00\x00"[..], "unknown snappy frame type"),
             (b"\x00\x03\x00\x00abc", "ends early"),
             (b"\x01\x09\x00\x00abcd", "ends early"),
             (b"\x01\x08", "ends early"),
-            (b"\xff\x06\x00\x00sNaPpX", "unknown kind"),
+            (b"\xff\x06\x00\x00sNaPpX", "unknown snappy frame type"),
             (b"\x00\x0a\x00\x00abcd\xff\xff\xff\xff\x7f\x00", "damaged snappy frame"),
         ] {
             cases.push(([&IDENTIFIER, tail].concat(), what));

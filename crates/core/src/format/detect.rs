@@ -1,4 +1,4 @@
-//! Finds a file's format from its bytes, else from its name or from what the caller says.
+//! Finds the format of a file: from its bytes, otherwise from its name. The caller may also name the format.
 
 use super::array_record::ARRAY_RECORD;
 use super::ffrecord::FFRECORD;
@@ -10,7 +10,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::storage::Storage;
 
-/// All formats, in the order in which they are asked.
+/// All formats, in the order in which they are probed.
 pub const FORMATS: &[&Format] = &[&ARRAY_RECORD, &RECORDIO, &TFRECORD, &FFRECORD, &RIEGELI];
 
 /// The format of that name.
@@ -21,13 +21,13 @@ pub fn by_name(name: &str) -> Result<&'static Format> {
     })
 }
 
-/// The format that a file name ends in, if any. `x.ffr-00000-of-00003` ends in `.ffr`.
+/// The format whose suffix the file name has, if any. The suffix of `x.ffr-00000-of-00003` is `.ffr`.
 pub fn by_suffix(path: &str) -> Option<&'static Format> {
     let path = without_shard(path);
     FORMATS.iter().find(|f| f.suffixes.iter().any(|s| path.ends_with(s))).copied()
 }
 
-/// The path without a shard number behind its suffix.
+/// The path without a shard number after its suffix.
 fn without_shard(path: &str) -> &str {
     let digits = |s: &str| s.len() >= 5 && s.bytes().all(|b| b.is_ascii_digit());
     match path.rsplit_once("-of-") {
@@ -39,7 +39,7 @@ fn without_shard(path: &str) -> &str {
     }
 }
 
-/// The format of a file: the one that is named, or what its bytes say.
+/// The format of a file: the named one, or the detected one if none is named.
 pub fn named_or_detected(
     name: Option<&str>,
     storage: &dyn Storage,
@@ -52,7 +52,8 @@ pub fn named_or_detected(
     }
 }
 
-/// The format of a file: by its bytes; else by its name, so that the error is that format's own.
+/// Detects the format of a file from its bytes. If no format recognises the bytes, uses the format that the file name
+/// indicates. Opening the file then returns the error of that format.
 pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<&'static Format> {
     let named = by_suffix(storage.name());
     if storage.is_empty() {
@@ -60,7 +61,7 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
             Error::truncated("the file is empty")
                 .expected("a record file")
                 .found("0 bytes")
-                .hint("pass format= if it should be")
+                .hint("pass format= if an empty file is valid")
         });
     }
     let mut plausible = Vec::new();
@@ -78,12 +79,12 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
         Error::format("no format recognises the file")
             .at(0)
             .expected(format_args!("one of {}", names.join(", ")))
-            .found(format_args!("{} bytes of something else", storage.len()))
-            .hint("pass format= to see what that format says")
+            .found(format_args!("{} bytes of unknown content", storage.len()))
+            .hint("pass format= to see the error of that format")
     })
 }
 
-/// The error of a file that was opened as `asked`. If the file is of another format, the error says so.
+/// Improves the error of a file that was opened as format `asked`. If the file is of another format, the error says so.
 pub fn name_other_format(
     error: Error,
     asked: &Format,

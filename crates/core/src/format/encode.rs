@@ -1,7 +1,7 @@
-//! From records to chunks: what a writer needs of a format.
+//! Turns records into chunks. This is the interface between a writer and a format.
 //!
-//! A writer drives an [`Encoder`] in four steps. Records are gathered into a [`Group`]. Any thread may encode a group.
-//! Encoded groups are placed in the output, in order. What comes at the end of a file is written last.
+//! A writer uses an [`Encoder`] in four steps. It gathers records into a [`Group`]. It encodes the group, in any thread.
+//! It writes the encoded groups to the output, in order. It writes the end of the file.
 
 use super::spare::Spare;
 use crate::bytes;
@@ -10,8 +10,7 @@ use crate::storage::output::Output;
 use std::any::Any;
 use std::sync::Arc;
 
-/// Records gathered to be encoded together, in one chunk or in several: their bytes one after the other, and where
-/// each ends.
+/// Records that are encoded together, in one chunk or in several. Their bytes follow each other.
 #[derive(Debug, Default)]
 pub struct Group {
     /// The records' bytes.
@@ -21,12 +20,12 @@ pub struct Group {
 }
 
 impl Group {
-    /// None, in memory that is used again.
+    /// An empty group that reuses memory.
     pub fn in_spare(spare: &Spare) -> Self {
         Group { bytes: spare.take(), ends: Vec::new() }
     }
 
-    /// Makes room for `bytes` more and for one more record, or fails where there is no memory for them.
+    /// Reserves memory for one more record of that many bytes. Fails if there is not enough memory.
     #[inline]
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
         if self.bytes.capacity() - self.bytes.len() < bytes || self.ends.len() == self.ends.capacity() {
@@ -61,7 +60,7 @@ impl Group {
         GroupSlice { bytes: &self.bytes, ends: &self.ends, begin: 0 }
     }
 
-    /// The records in runs of `count`, the last of which may have fewer.
+    /// The records in runs of `count`. The last run may have fewer.
     pub fn runs(&self, count: usize) -> impl Iterator<Item = GroupSlice<'_>> {
         let mut begin = 0;
         self.ends.chunks(count.max(1)).map(move |ends| {
@@ -73,13 +72,14 @@ impl Group {
     }
 }
 
-/// Some records of a group that follow each other.
+/// Consecutive records of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupSlice<'a> {
     /// The records' bytes.
     pub bytes: &'a [u8],
-    /// Where each ends, counted as `begin` is.
+    /// Where each record ends in the bytes of the group.
     ends: &'a [usize],
+    /// Where the first record begins in the bytes of the group.
     begin: usize,
 }
 
@@ -106,7 +106,7 @@ impl<'a> GroupSlice<'a> {
     }
 }
 
-/// The step of encoding that any thread may do. It has no other effects, and returns the same bytes in every thread.
+/// Encodes a group, in any thread. It has no side effects, and returns the same bytes in every thread.
 pub type EncodeJob<T> = Arc<dyn Fn(Group) -> Result<T> + Send + Sync>;
 
 /// A whole chunk of another file of the same format. It is written without being decoded.
@@ -122,38 +122,39 @@ pub struct CarriedChunk {
     pub decoded_bytes: u64,
 }
 
-/// Turns records into a file of one format: grouping, and what does not depend on how a group is encoded.
+/// Turns records into a file of one format. This trait has the parts that do not depend on the type of an encoded
+/// group.
 pub trait Encoder: Send {
-    /// Called once, before anything else.
+    /// Writes what comes at the beginning of the file. Called once, before anything else.
     fn start(&mut self, out: &mut dyn Output) -> Result<()>;
 
     /// Adds a record to the pending group. Returns the group when it is full.
-    /// A record that the format cannot hold is refused and leaves the encoder unchanged.
+    /// A record that the format cannot hold is rejected and leaves the encoder unchanged.
     fn push(&mut self, record: &[u8]) -> Result<Option<Group>>;
 
     /// Returns the pending records, if there are any.
     fn flush(&mut self) -> Option<Group>;
 
-    /// Whether encoding is compressing, which is worth other threads.
+    /// Whether encoding compresses. Only then are encoding threads started automatically.
     fn compresses(&self) -> bool;
 
-    /// Whether a chunk of that many records of another file can be placed next. Pending records are flushed first.
+    /// Whether a chunk of that many records from another file can be written next. Pending records are flushed first.
     fn takes_chunk(&self, _records: u64) -> bool {
         false
     }
 
     /// Writes a chunk of another file. Called only if [`takes_chunk`](Self::takes_chunk) returned true for it.
     fn place_chunk(&mut self, _chunk: CarriedChunk, _out: &mut dyn Output) -> Result<()> {
-        Err(Error::argument("this format takes no chunks of other files"))
+        Err(Error::argument("this format cannot copy chunks from other files"))
     }
 
-    /// Writes what comes at the end. Nothing is called after it.
+    /// Writes what comes at the end of the file. Called last.
     fn finish(&mut self, out: &mut dyn Output) -> Result<()>;
 }
 
 /// How the groups of an [`Encoder`] are encoded and written.
 pub trait GroupEncoder: Encoder {
-    /// A group made ready to be written.
+    /// An encoded group, ready to be written.
     type Encoded: Send + 'static;
 
     /// The function that encodes a group.
@@ -166,7 +167,7 @@ pub trait GroupEncoder: Encoder {
 /// An encoded group of any encoder. Only the encoder that made it can place it.
 pub type AnyEncoded = Box<dyn Any + Send>;
 
-/// A [`GroupEncoder`] of any format, for a writer that knows no format.
+/// A [`GroupEncoder`] of any format, for a writer that does not depend on the format.
 pub trait AnyEncoder: Encoder {
     /// See [`GroupEncoder::job`].
     fn any_job(&self) -> EncodeJob<AnyEncoded>;

@@ -1,7 +1,7 @@
-//! What a format is: it says where the chunks are and how to decode one.
+//! The interface of a format. A format knows where the chunks of a file are and how to decode one.
 //!
-//! A format never opens a file. It is given a [`Storage`](crate::storage::Storage) to read a table from,
-//! and chunks of bytes to decode; everything else is the same for all formats and lives elsewhere.
+//! A format never opens a file. It gets a [`Storage`] to read a table from, and chunks of bytes to decode. Everything
+//! else is the same for all formats and is in other modules.
 
 pub mod array_record;
 pub mod detect;
@@ -29,14 +29,14 @@ use options::WriteOptions;
 use std::ops::Range;
 use walk::{Span, Walk};
 
-/// How sure a format is that a file is its own.
+/// How sure it is that a file is of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Probe {
-    /// Certainly not, or nothing speaks for it.
+    /// The file is of another format, or nothing indicates this one.
     No,
-    /// It could be, but so could something else: the format has no magic number.
+    /// The file may be of this format or of another one. The format has no magic number.
     Plausible,
-    /// A magic number or a hash says so.
+    /// A magic number or a hash shows that the file is of this format.
     Yes,
 }
 
@@ -46,20 +46,20 @@ pub enum TableHome {
     /// In memory, at most 16 bytes a chunk.
     #[default]
     Memory,
-    /// In an unlinked temporary file; a lookup is one small read of it.
+    /// In an unlinked temporary file. Each lookup reads a few bytes of it.
     Disk,
 }
 
 /// How to read a file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Verify every hash that the format has, of tables as well as of data.
+    /// Verify all hashes of the format, those of tables and those of data.
     pub checksums: bool,
     /// Where the table of chunks is kept.
     pub table: TableHome,
     /// How local files are read.
     pub io: Io,
-    /// Caps on what the file may claim.
+    /// Limits on sizes that the file may declare.
     pub limits: Limits,
 }
 
@@ -71,9 +71,9 @@ impl Default for ReadOptions {
 
 /// One record file format: its names, and the functions that read and write its files. A format is a constant.
 pub struct Format {
-    /// The one spelling of its name.
+    /// The name of the format. [`detect::by_name`] accepts only this spelling.
     pub name: &'static str,
-    /// File name endings that choose it, with the dot.
+    /// File name suffixes of the format, with the dot.
     pub suffixes: &'static [&'static str],
     /// Whether the bytes are of this format.
     pub probe: fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Probe>,
@@ -84,21 +84,20 @@ pub struct Format {
     pub open_indexed: Option<OpenIndexed>,
     /// Visits every byte of a file once, from the first to the last: see [`walk`].
     pub walk: WalkFile,
-    /// A new encoder. Options that the format does not have are refused.
+    /// Makes a new encoder. Rejects options that the format does not have.
     pub encoder: fn(&WriteOptions) -> Result<Box<dyn AnyEncoder>>,
 }
 
 /// Reads the table of chunks of a file.
 pub type Open = fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Box<dyn Table>>;
 
-/// Reads a table from a side index, the second argument. Returns None where the index does not fit the data: then
-/// [`Format::open`] reports what the data is like. The index is checked against the data only in part. What it says of
-/// a chunk is checked again when the chunk is read.
+/// Reads a table from a side index, which is the second argument. Returns None if the index does not match the data.
+/// The caller then uses [`Format::open`], which also reports damage. The index is checked against the data only in
+/// part. Each of its entries is checked when the chunk is read.
 pub type OpenIndexed = fn(&dyn Storage, &[u8], &ReadOptions, &Cx<'_>) -> Result<Option<Box<dyn Table>>>;
 
-/// Walks through a file and calls the visitor with each span. This is the one place that knows the framing of the
-/// format. An error is returned only where reading failed, where the visitor returned one, and where the walk ends at
-/// damage.
+/// Walks through a file and calls the visitor with each span. This is the only place that knows the framing of the
+/// format. Returns an error only if reading failed, if the visitor returned one, or if the walk ends at damage.
 pub type WalkFile = fn(&Walk<'_>, &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()>;
 
 /// One chunk of a file: where it is stored and which records it holds. Made on demand.
@@ -114,37 +113,37 @@ pub struct Chunk {
     pub records: u64,
 }
 
-/// The shortest way to a record.
+/// The cheapest way to read a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// These bytes of the file are the record. They are read straight into their final place and then shown to
+    /// These bytes of the file are the record. They are read directly into their final place, and then verified with
     /// [`Table::check`].
     Plain(Range<u64>),
-    /// These bytes of the file hold the record alone, and its size is known. [`Table::decode_into`] puts the record
-    /// into its final place.
+    /// These bytes of the file hold only this record, and its size is known. [`Table::decode_into`] writes the record
+    /// to its final place.
     Alone {
         /// The bytes to fetch.
         stored: Range<u64>,
         /// The size of the record.
         size: usize,
     },
-    /// The record shares the chunk with others. [`Table::decode`] unpacks the whole chunk, which is kept for its
-    /// neighbours.
+    /// The chunk holds several records. [`Table::decode`] decodes the whole chunk, which is kept for reads of the other
+    /// records.
     Shared(Chunk, u64),
 }
 
-/// What [`Table::describe`] tells about a file.
+/// Facts about a file, from [`Table::describe`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Name of the compression, where one is known for the whole file.
+    /// Name of the compression, if one is known for the whole file.
     pub codec: Option<String>,
-    /// Bytes of the file that hold records, as they are stored.
+    /// Bytes of the file that hold records, in stored form.
     pub record_bytes: u64,
-    /// Bytes of the file that no reader looks at. What is neither these nor records is structure.
+    /// Bytes of the file that no reader uses. The remaining bytes of the file are structure.
     pub unused_bytes: u64,
-    /// Bytes of all records, decoded, where the table knows them.
+    /// Decoded size of all records, if the table knows it.
     pub decoded_bytes: Option<u64>,
-    /// The options that the writer left in the file.
+    /// The options that the writer stored in the file.
     pub options: Option<String>,
 }
 
@@ -157,23 +156,22 @@ pub trait Table: Send + Sync {
     fn chunks(&self) -> u64;
 
     /// The chunk that holds a record, and the record's row in it. `record` is below [`records`](Table::records). The
-    /// answer never depends on what was read before.
+    /// result never depends on what was read before.
     fn locate(&self, record: u64) -> Result<(Chunk, u64)>;
 
-    /// The shortest way to a record that is known now. It may be shorter after its chunk was read once.
+    /// The cheapest way to read a record that is known now. A cheaper one may be known after its chunk was read once.
     fn way(&self, record: u64) -> Result<Way>;
 
-    /// The number of the chunk that a record shares with others, and its row in it: what [`locate`](Table::locate)
-    /// says, at less cost. None where every chunk holds one record. A reader that has the chunk unpacked already takes
-    /// the record from there.
+    /// The number of the chunk that holds a record, and its row in it. The same as [`locate`](Table::locate), but
+    /// cheaper. None if every chunk holds one record. A reader that has the decoded chunk takes the record from it.
     fn shared_chunk(&self, _record: u64) -> Option<(u64, u64)> {
         None
     }
 
-    /// The size of a record, where the table knows it without reading the chunk.
+    /// The size of a record, if the table knows it without reading the chunk.
     fn size(&self, record: u64) -> Result<Option<u64>>;
 
-    /// Tells that a record will be asked for soon, so that what the table has on it comes into the processor's cache.
+    /// Announces that a record will be read soon, so that its table entry is loaded into the processor's cache.
     fn prefetch(&self, _record: u64) {}
 
     /// Verifies a record that was read by [`Way::Plain`].
@@ -181,47 +179,46 @@ pub trait Table: Send + Sync {
         Ok(())
     }
 
-    /// Where a record of `size` bytes lies in the stored bytes of its [`Way::Alone`], which begin at `at` in the file,
-    /// if it lies there in one piece as it is. Hashes are not looked at.
+    /// The position of a record of `size` bytes within the stored bytes of its [`Way::Alone`]. Those begin at `at` in
+    /// the file. None if the record is encoded or not contiguous there. Hashes are not verified.
     fn in_place(&self, _at: u64, _stored: &[u8], _size: usize) -> Option<usize> {
         None
     }
 
-    /// Decodes the stored bytes of a [`Way::Alone`], which begin at `at` in the file, into `out`, which has the
-    /// record's size.
+    /// Decodes the stored bytes of a [`Way::Alone`] into `out`. The stored bytes begin at `at` in the file. `out` has the
+    /// size of the record.
     fn decode_into(&self, record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()>;
 
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded>;
 
-    /// What there is to tell about the file.
+    /// Describes the file.
     fn describe(&self) -> Description;
 
-    /// The table as bytes for [`OpenIndexed`], where finding the chunks again would cost more than
-    /// reading them from a file of its own.
+    /// The table as bytes of a side index for [`OpenIndexed`]. None if a side index would not make opening cheaper.
     fn index_bytes(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// What the caller should be warned of, though the file can be read.
+    /// A warning to the caller about a file that can be read.
     fn warning(&self) -> Option<&'static str> {
         None
     }
 }
 
-/// Copies a record into its place, which must have its size. `at` is where it is stored.
+/// Copies a record to `out`, which must have the same size. `at` is the offset of the stored record, for the error.
 pub fn copy_record(record: &[u8], out: &mut [u8], at: u64) -> Result<()> {
     if record.len() == out.len() {
         out.copy_from_slice(record);
         return Ok(());
     }
-    Err(Error::format("record size differs from the table's")
+    Err(Error::format("record size differs from the table")
         .at(at)
         .expected(format_args!("{} bytes", out.len()))
         .found(record.len()))
 }
 
-/// The records of one chunk, unpacked.
+/// The decoded records of one chunk.
 #[derive(Debug, Default)]
 pub struct Decoded {
     bytes: Vec<u8>,
@@ -229,7 +226,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// `bytes` cut at `ends`, which must not decrease and must end at `bytes.len()`.
+    /// Splits `bytes` into records at `ends`. The ends must not decrease, and the last one must be `bytes.len()`.
     pub fn new(bytes: Vec<u8>, ends: Vec<usize>) -> Result<Self> {
         let ordered = ends.is_sorted() && ends.last().copied().unwrap_or(0) == bytes.len();
         ordered.then_some(Decoded { bytes, ends }).ok_or_else(|| Error::format("record sizes do not add up"))
@@ -240,7 +237,7 @@ impl Decoded {
         self.ends.len()
     }
 
-    /// One record.
+    /// One record. None if there is no such row.
     pub fn row(&self, row: u64) -> Option<&[u8]> {
         let row = usize::try_from(row).ok()?;
         let end = *self.ends.get(row)?;
@@ -248,7 +245,7 @@ impl Decoded {
         Some(&self.bytes[begin..end])
     }
 
-    /// What it takes in memory.
+    /// How many bytes of memory it takes.
     pub fn memory(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }

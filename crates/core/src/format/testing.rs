@@ -15,7 +15,7 @@ pub fn write(format: &Format, options: &WriteOptions, records: &[Vec<u8>]) -> Ve
     write_in_groups(format, options, records, usize::MAX)
 }
 
-/// A file with these records, encoded in groups of at most `most`, so that small files have several groups too.
+/// A file with these records, encoded in groups of at most `most` records. So a small file can also have several groups.
 pub fn write_in_groups(format: &Format, options: &WriteOptions, records: &[Vec<u8>], most: usize) -> Vec<u8> {
     let mut encoder = (format.encoder)(options).unwrap();
     let (mut out, job) = (ForwardOutput::new("memory", Vec::new()), encoder.any_job());

@@ -1,4 +1,4 @@
-//! Many files are opened as one would be, with their small reads together.
+//! Opening many files together has the same results as opening each one separately.
 
 use super::*;
 use crate::budget::Budget;
@@ -29,7 +29,7 @@ fn with_cx<T>(limits: Limits, act: impl FnOnce(&Cx<'_>) -> T) -> T {
 #[test]
 fn small_tables_are_read_together_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    // The table of the last one is larger than what is fetched together.
+    // The table of the last file in `alone` is too large to be fetched together with others.
     let kinds = [("ffrecord", 0), ("ffrecord", 3), ("array_record", 3), ("array_record", 2000)];
     let alone = [("recordio", 3), ("tfrecord", 3), ("ffrecord", 100_000)];
     for io in IOS {

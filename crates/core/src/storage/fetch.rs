@@ -1,12 +1,12 @@
-//! Ranges of many storages, read together.
+//! Reads ranges of many storages together.
 //!
-//! A batch touches many files. If they took turns, each would cost the time that its disk or its server takes to
-//! answer. So all ranges are handed over here at once, and storages of one kind are served by one queue: files with
-//! O_DIRECT by one ring, files in the page cache by advice that runs ahead of the reads. An object store joins as one
-//! more [`Queue`].
+//! A batch may need ranges of many files. If the files were read one after the other, every read would wait for its disk
+//! or its server. So [`fetch`] takes all ranges at once, and one queue serves all storages of the same kind. O_DIRECT
+//! files share one ring (`io_uring`). For files read through the page cache, the system is advised of the ranges before
+//! they are read (read-ahead). An object store is added as one more [`Queue`].
 //!
-//! Returns with nothing in flight. What is in flight meanwhile is bounded by the queue: bytes by its memory, requests by
-//! its depth, open files by the bound of the data set.
+//! When [`fetch`] returns, no read is in flight. While it runs, the queue bounds what is in flight: its memory bounds
+//! the bytes, its depth bounds the requests, and the limit of the data set bounds the open files.
 
 use super::file::LocalFile;
 use super::{ReadOp, Storage};
@@ -19,13 +19,13 @@ use crate::error::Error;
 pub struct Fetch<'s, 'o> {
     /// The storage.
     pub storage: &'s dyn Storage,
-    /// The ranges, and the places that their bytes go to.
+    /// The ranges, and where their bytes are written to.
     pub ops: Vec<ReadOp<'o>>,
 }
 
 /// What serves the reads of a storage.
 pub enum Queue<'s> {
-    /// Its own `read_many`.
+    /// The `read_many` of the storage. No other storage shares it.
     Own,
     /// The ring of O_DIRECT reads.
     #[cfg(target_os = "linux")]
@@ -34,12 +34,12 @@ pub enum Queue<'s> {
     PageCache(&'s LocalFile),
 }
 
-/// The job that failed, and why.
+/// The number of the job that failed, and the error.
 pub type Failed = (usize, Error);
 
 /// Fills all ranges of all jobs.
 pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
-    // One storage has nothing to share a queue with.
+    // A single storage needs no shared queue.
     if let [job] = jobs {
         return job.storage.read_many(&mut job.ops, cx).map_err(|error| (0, error));
     }
@@ -75,7 +75,7 @@ pub type FileJob<'j, 's, 'o> = (usize, &'s LocalFile, &'j mut Vec<ReadOp<'o>>);
 #[cfg(target_os = "linux")]
 fn read_direct(mut jobs: Vec<FileJob<'_, '_, '_>>, cx: &Cx<'_>) -> Result<(), Failed> {
     let Some((_, file, _)) = jobs.first() else { return Ok(()) };
-    // Files that are read at once are open at once.
+    // Files that are read together must be open at the same time.
     let wave = file.most_open();
     for jobs in jobs.chunks_mut(wave) {
         cx.check().map_err(|error| (jobs[0].0, error))?;
@@ -114,7 +114,7 @@ mod tests {
         (0..length).map(|at| (at * 31 % 251) as u8 ^ seed as u8).collect()
     }
 
-    /// Files of one kind each: O_DIRECT, page cache, memory.
+    /// Storages of three kinds in turn: O_DIRECT, page cache, memory.
     fn storages(folder: &std::path::Path, count: usize, files: &FileSet) -> Vec<Arc<dyn Storage>> {
         let make = |i: usize| -> Arc<dyn Storage> {
             let bytes = content(i, 20_000 + i);

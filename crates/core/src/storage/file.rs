@@ -153,7 +153,7 @@ impl LocalFile {
                 .in_file(&self.name)
                 .expected(format_args!("{:?}", self.identity))
                 .found(format_args!("{found:?}"))
-                .hint("open it again to read the new one"));
+                .hint("open it again to read the new file"));
         }
         let file = Arc::new(OpenFile::new(file, self.io));
         self.handles.admit(&self.handle, file.clone());
@@ -165,7 +165,7 @@ impl LocalFile {
             .in_file(&self.name)
             .at(position)
             .expected(format_args!("{} bytes in the file, as when it was opened", self.len()))
-            .found(format_args!("its end at or before byte {position}"))
+            .found(format_args!("the end of the file at or before byte {position}"))
             .hint("the file was truncated or changed while it was open")
     }
 
@@ -303,8 +303,7 @@ impl LocalFile {
         match opened.direct {
             Some(direct) => Ok((opened, direct)),
             None => {
-                Err(Error::closed("the file system does not take O_DIRECT reads any more")
-                    .in_file(&self.name))
+                Err(Error::closed("the file system no longer supports O_DIRECT reads").in_file(&self.name))
             }
         }
     }

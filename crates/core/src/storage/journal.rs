@@ -145,7 +145,7 @@ pub fn unfinished(journal: &Path) -> Error {
 fn damaged(journal: &Path) -> Error {
     Error::publish("a set of files is being published or was interrupted, and its journal is damaged")
         .in_file(&journal.to_string_lossy())
-        .hint("look at the files beside it, hidden ones included; then delete the journal")
+        .hint("look at the files in its folder, including hidden ones; then delete the journal")
 }
 
 /// The result of locking a journal.

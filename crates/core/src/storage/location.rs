@@ -1,4 +1,4 @@
-//! From a location to a storage: the one place that opens anything to read.
+//! Opens locations as storages. This is the only place that opens files for reading.
 
 use super::file::{Io, LocalFile};
 use super::file_set::FileSet;
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU8, Ordering::Acquire};
 pub enum Location {
     /// A local file, opened when needed.
     Path {
-        /// As it was given: what errors and listings show.
+        /// The path as it was given. Errors and listings show it.
         path: PathBuf,
-        /// What it meant then, whatever the working directory is by now.
+        /// The absolute path at that time. It stays valid if the working directory changes.
         absolute: PathBuf,
     },
-    /// Something that was handed over open and cannot be opened again.
+    /// A storage that the caller passed already open. It cannot be opened again.
     Handed(Arc<dyn Storage>),
 }
 
@@ -30,7 +30,7 @@ impl Location {
         Location::Path { path, absolute }
     }
 
-    /// What errors and listings call it.
+    /// The name that errors and listings show.
     pub fn name(&self) -> String {
         match self {
             Location::Path { path, .. } => path.to_string_lossy().into_owned(),
@@ -46,7 +46,7 @@ impl Location {
         }
     }
 
-    /// The path from the root, if it is a local file.
+    /// The absolute path, if it is a local file.
     pub fn absolute(&self) -> Option<&Path> {
         match self {
             Location::Path { absolute, .. } => Some(absolute),
@@ -54,14 +54,15 @@ impl Location {
         }
     }
 
-    /// The location of a file beside this one, whose name is made from this one's. None where there is no beside.
+    /// The location of a file in the same folder. `name` makes its file name from the name of this file. None if this
+    /// location is not a path, or has no file name.
     pub fn beside(&self, name: impl Fn(&std::ffi::OsStr) -> std::ffi::OsString) -> Option<Self> {
         let Location::Path { path, absolute } = self else { return None };
         let renamed = |path: &Path| Some(path.with_file_name(name(path.file_name()?)));
         Some(Location::Path { path: renamed(path)?, absolute: renamed(absolute)? })
     }
 
-    /// Opens it. `files` bounds the descriptors of the data set that it belongs to.
+    /// Opens the location. `files` limits the open descriptors of the data set.
     pub fn open(&self, io: Io, files: &FileSet) -> Result<Opened> {
         match self {
             Location::Path { absolute, .. } => {
@@ -82,23 +83,24 @@ impl Location {
     }
 }
 
-/// A storage that was opened.
+/// An open storage.
 #[derive(Clone)]
 pub struct Opened {
     /// The bytes.
     pub storage: Arc<dyn Storage>,
-    /// The same, where it is a mapped file: at hand, because every read of a record asks for it.
+    /// The same storage, if it is a mapped file. It is kept here because every read of a record needs it.
     mapped: Option<Arc<dyn Mapped>>,
-    /// Of a mapped file: 0 as long as its map can be read from. After a fault it is read like any other file.
+    /// For a mapped file: 0 as long as it can be read from its memory map. After a fault, the file is read with plain
+    /// reads.
     map_flag: Option<&'static AtomicU8>,
-    /// The place of its descriptor, if it has one.
+    /// The handle of its descriptor, if it has one.
     handle: Option<Arc<Handle>>,
-    /// What whoever opened it should know about the way it is read: `"read ..."`.
+    /// A warning to the caller about how the file is read: `"read ..."`.
     pub warning: Option<&'static str>,
 }
 
 impl Opened {
-    /// What can be done with bytes that are in memory already.
+    /// Access to the bytes in place. None if they have to be read.
     #[inline]
     pub fn mapped(&self) -> Option<&dyn Mapped> {
         match &self.mapped {
@@ -107,7 +109,7 @@ impl Opened {
         }
     }
 
-    /// Whether bytes can be looked at in place, now.
+    /// Whether the bytes can be accessed in place now.
     #[inline]
     pub fn is_mapped(&self) -> bool {
         match self.map_flag {
@@ -116,7 +118,7 @@ impl Opened {
         }
     }
 
-    /// Gives descriptor and memory map back. Both are opened again if somebody reads after all.
+    /// Closes the descriptor and releases the memory map. A later read opens the file again.
     pub fn release(&self) {
         if let Some(handle) = &self.handle {
             handle.close();

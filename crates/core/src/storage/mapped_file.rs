@@ -49,7 +49,7 @@ impl<'a> MappedRange<'a> {
             MapState::Intact => Ok(is_ok && (is_verified || !self.is_in_last_page()) || self.is_unchanged()),
             MapState::Faulted => Ok(false),
             MapState::Retired => {
-                Err(Error::closed("these records were closed meanwhile").hint("open them again"))
+                Err(Error::closed("these records were closed during the read").hint("open them again"))
             }
         }
     }

@@ -64,7 +64,7 @@ fn open_fifo(path: &Path) -> Result<File> {
             }
             Err(e) if e.raw_os_error() != Some(Errno::NXIO.raw_os_error()) => return Err(failed(e)),
             Err(e) if is_late => {
-                return Err(failed(e).hint("nobody opened the pipe for reading within a second"));
+                return Err(failed(e).hint("no process opened the pipe for reading within a second"));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }
@@ -110,11 +110,11 @@ impl<W: Write + Send> Output for ForwardOutput<W> {
     }
 
     fn skip(&mut self, _length: u64) -> Result<()> {
-        Err(Error::argument("this output only goes forward").at(self.position))
+        Err(Error::argument("this output cannot seek").at(self.position))
     }
 
     fn write_at(&mut self, at: u64, _bytes: &[u8]) -> Result<()> {
-        Err(Error::argument("this output only goes forward").at(at))
+        Err(Error::argument("this output cannot seek").at(at))
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -1,8 +1,8 @@
-//! A storage of which some ranges are in memory. For anything else, a read goes to the storage, or it fails and the range
-//! is noted as missing.
+//! A storage with some ranges in memory. A read of another range goes to the storage below, or it fails and the range is
+//! noted as missing.
 //!
-//! Opening a file reads a few ranges, and where the next one lies is known from the one before. With this storage the
-//! opening of many files runs until each lacks a range; then the ranges of all files are fetched together.
+//! Opening a file reads a few ranges, and each range says where the next one is. This storage lets many files be opened
+//! together: every opening runs until a range is missing, and then the missing ranges of all files are fetched together.
 
 use super::{ReadOp, Storage};
 use crate::cx::Cx;
@@ -22,32 +22,32 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Room for a range, to be filled.
+    /// A buffer for a range, to be filled.
     pub fn empty(range: Range<u64>) -> Self {
         Piece { at: range.start, bytes: vec![0; (range.end - range.start) as usize] }
     }
 }
 
-/// A storage of which some pieces are in memory.
+/// A storage with some pieces in memory.
 pub struct Partial<'a> {
     storage: &'a dyn Storage,
     pieces: &'a [Piece],
-    /// What was asked for in vain. None: what is not in a piece is read from the storage.
+    /// The ranges that reads needed and no piece holds. None: such ranges are read from the storage.
     missing: Option<Mutex<Vec<Range<u64>>>>,
 }
 
 impl<'a> Partial<'a> {
-    /// A storage of which only the pieces can be read.
+    /// Only the pieces can be read. Other reads fail, and their ranges are noted as missing.
     pub fn only(storage: &'a dyn Storage, pieces: &'a [Piece]) -> Self {
         Partial { storage, pieces, missing: Some(Mutex::default()) }
     }
 
-    /// A storage that is read where the pieces do not do.
+    /// Other ranges than the pieces are read from the storage.
     pub fn and_rest(storage: &'a dyn Storage, pieces: &'a [Piece]) -> Self {
         Partial { storage, pieces, missing: None }
     }
 
-    /// What was asked for and is not in any piece, in whole blocks.
+    /// The ranges that reads needed and no piece holds, in whole blocks.
     pub fn into_missing(self) -> Vec<Range<u64>> {
         let mut missing = self.missing.and_then(|missing| missing.into_inner().ok()).unwrap_or_default();
         missing.sort_unstable_by_key(|range| range.start);
@@ -62,7 +62,7 @@ impl<'a> Partial<'a> {
         })
     }
 
-    /// The blocks that a range lies in.
+    /// The range of the read, extended to whole blocks.
     fn blocks(&self, op: &ReadOp<'_>) -> Range<u64> {
         let (begin, end) = (op.at / BLOCK * BLOCK, op.at.saturating_add(op.out.len() as u64));
         let end = end.checked_next_multiple_of(BLOCK).unwrap_or(end).min(self.storage.len());

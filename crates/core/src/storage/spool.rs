@@ -51,8 +51,8 @@ struct SpoolFile {
 
 impl SpoolFile {
     fn new(handles: &Arc<Handles>) -> Result<Arc<Self>> {
-        let file = tempfile::tempfile().map_err(|e| failed("cannot make a temporary file", e))?;
-        let metadata = file.metadata().map_err(|e| failed("cannot make a temporary file", e))?;
+        let file = tempfile::tempfile().map_err(|e| failed("cannot create a temporary file", e))?;
+        let metadata = file.metadata().map_err(|e| failed("cannot create a temporary file", e))?;
         handles.occupy();
         Ok(Arc::new(SpoolFile {
             identity: Identity::of(&metadata),
@@ -176,7 +176,11 @@ impl Part {
                 return Ok(());
             }
         }
-        if rest.is_empty() { Ok(()) } else { Err(Error::format("temporary bytes are missing").at(at)) }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::format("offset is not in the temporary file").at(at))
+        }
     }
 }
 
@@ -255,7 +259,7 @@ impl PartWriter<'_> {
 
 fn failed(what: &'static str, error: std::io::Error) -> Error {
     Error::io(what, error)
-        .hint("it needs room where temporary files go (TMPDIR) for all of the unpacked data")
+        .hint("the folder for temporary files (TMPDIR) needs space for all of the decompressed data")
 }
 
 #[cfg(test)]

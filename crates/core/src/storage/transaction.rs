@@ -90,13 +90,15 @@ fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
                 let _ = temp.keep();
             }
             let target = journal::target_of(set.journal);
-            Err(Error::publish(format!("publishing failed ({error}), and so did going back ({second})"))
-                .in_file(&set.journal.to_string_lossy())
-                .hint(format!(
-                    "when the cause is gone, call anyrecord.recover({:?}, keep=\"new\") to finish, \
+            Err(Error::publish(format!(
+                "publishing failed ({error}), and restoring the old files failed too ({second})"
+            ))
+            .in_file(&set.journal.to_string_lossy())
+            .hint(format!(
+                "remove the cause, then call anyrecord.recover({:?}, keep=\"new\") to finish, \
                      or keep=\"old\" to go back",
-                    target.to_string_lossy()
-                )))
+                target.to_string_lossy()
+            )))
         }
     }
 }
@@ -182,7 +184,7 @@ fn held(path: &Path) -> Error {
     let target = journal::target_of(path);
     Error::publish(format!("{} is being published by a running process", target.to_string_lossy()))
         .in_file(&path.to_string_lossy())
-        .hint("wait until it is done, or end it")
+        .hint("wait until that process is done, or stop it")
 }
 
 /// Refuses a file that is in another folder than the journal, because a journal holds names without folders.

@@ -69,12 +69,12 @@ impl Blocks {
     pub fn new(len: u64, seed: u64, epoch: u64, shape: Shape) -> Result<Self> {
         let Shape { block, window, cuts } = &shape;
         if *block == 0 || *window == 0 {
-            return Err(Error::argument("a block has at least 1 record, and a window at least 1 block"));
+            return Err(Error::argument("a block needs at least 1 record, and a window at least 1 block"));
         }
         let rising = cuts.windows(2).all(|pair| pair[0] < pair[1]);
         if !rising || cuts.first() == Some(&0) || cuts.last().is_some_and(|&last| last >= len) {
             return Err(Error::argument(
-                "the places where blocks begin must rise, above 0 and below the length",
+                "the cuts between blocks must increase, and be above 0 and below the number of records",
             ));
         }
         let (mut runs, mut short, mut blocks) = (Vec::new(), Vec::new(), 0u64);

@@ -34,7 +34,9 @@ impl Mixture {
         let mut sums = vec![0u64];
         for &weight in weights {
             let sum = sums[sums.len() - 1].checked_add(weight).filter(|&sum| weight > 0 && sum < MOST);
-            sums.push(sum.ok_or_else(|| Error::argument("weights are from 1 on, and below 2^63 together"))?);
+            sums.push(
+                sum.ok_or_else(|| Error::argument("weights must be at least 1, and their sum below 2^63"))?,
+            );
         }
         if weights.is_empty() {
             return Err(Error::argument("a mixture needs at least one source"));
@@ -84,7 +86,7 @@ impl Mixture {
     pub fn length(&self, sources: &[u64], until: Until) -> Result<u64> {
         if sources.len() != self.sums.len() - 1 {
             return Err(Error::argument(format!(
-                "{} sources, {} weights",
+                "there are {} sources but {} weights",
                 sources.len(),
                 self.sums.len() - 1
             )));

@@ -278,7 +278,7 @@ impl View {
         let last = i128::from(start) + i128::from(step) * (i128::from(len) - 1);
         let inside = |p: i128| (0..i128::from(self.len())).contains(&p);
         if step == 0 || (len > 0 && !(inside(i128::from(start)) && inside(last))) {
-            return Err(Error::argument("slice outside of the view"));
+            return Err(Error::argument("slice is out of range"));
         }
         if len == 0 {
             return Ok(View::all(0));
@@ -335,7 +335,7 @@ impl View {
     /// The same positions in another order, which must have the same length.
     pub fn shuffle(&self, order: Order) -> Result<Self> {
         if order.len() != self.len() {
-            return Err(Error::argument("an order of another length"));
+            return Err(Error::argument("the order and the view have different lengths"));
         }
         Ok(View::Shuffled { of: self.below()?, order: Arc::new(order) })
     }

@@ -51,7 +51,7 @@ pub fn check(path: &Path, format: &Format, options: &ReadOptions, written: Sum, 
     if found == written {
         return Ok(());
     }
-    Err(Error::checksum("the file written does not hold the records that were to be written")
+    Err(Error::checksum("the written file does not hold the records that were passed to the writer")
         .expected(format_args!("{} records with hash {:016x}", written.records, written.hash))
         .found(format_args!("{} with {:016x}", found.records, found.hash))
         .hint("memory or disk may be faulty; nothing was published"))

@@ -1,4 +1,4 @@
-//! Writing: signature, data chunks, footer, postscript.
+//! Writes a file: signature, data chunks, footer, postscript.
 
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript, VERSION};
 use super::settings::Settings;
@@ -12,10 +12,10 @@ use crate::format::spare::Spare;
 use crate::storage::output::Output;
 use std::sync::Arc;
 
-/// The reader of a transposed chunk reads lengths of 32 bits.
+/// Readers of transposed chunks use lengths of 32 bits.
 const MAX_TRANSPOSED: u64 = u32::MAX as u64;
-/// Chunks are encoded together until they have this many bytes of records, or this many records: taking them one by one
-/// costs as much as encoding a small one.
+/// Chunks are encoded together until they have this many bytes of records, or this many records. Handling a chunk alone
+/// costs as much as encoding a small chunk.
 const BATCH_BYTES: usize = 128 << 10;
 const BATCH_RECORDS: usize = 1 << 12;
 const COPIES_OF_POSTSCRIPT: usize = 3;
@@ -23,21 +23,23 @@ const COPIES_OF_POSTSCRIPT: usize = 3;
 /// Writes one file.
 pub struct ArrayRecordEncoder {
     settings: Settings,
-    /// Whole chunks, and the records of the one that is not full yet.
+    /// The records of full chunks, and those of the open chunk, which is not full yet.
     pending: Group,
-    /// How many records that one has, and where they begin in the pending bytes.
+    /// How many records the open chunk has.
     in_chunk: u64,
+    /// Where the records of the open chunk begin in the pending bytes.
     chunk_begin: usize,
     spare: Spare,
-    /// All groups are full but the last.
+    /// The chunks written so far. All of them but the last hold `group_size` records.
     chunks: Entries,
     records: u64,
 }
 
-/// Offset and decoded size of each chunk, a few bytes for both: there may be as many chunks as records.
+/// Offset and decoded size of each chunk, in a few bytes for each chunk. There may be as many chunks as records.
 #[derive(Default)]
 struct Entries {
-    /// For each chunk, how far it lies behind the one before it, and its decoded size, as varints.
+    /// For each chunk, two varints: how much its offset is larger than that of the chunk before it, and its decoded
+    /// size.
     bytes: Vec<u8>,
     count: u64,
     last: u64,
@@ -63,7 +65,7 @@ impl Entries {
 }
 
 impl ArrayRecordEncoder {
-    /// Of a file without records.
+    /// An encoder for a new file.
     pub fn new(settings: Settings) -> Self {
         ArrayRecordEncoder {
             settings,
@@ -86,7 +88,7 @@ impl ArrayRecordEncoder {
         std::mem::replace(&mut self.pending, Group::in_spare(&self.spare))
     }
 
-    /// Writes a chunk, of which `head` begins with its header.
+    /// Writes a chunk. `head` begins with the chunk header.
     #[inline(always)]
     fn write_chunk(&mut self, head: &[u8], body: &[u8], out: &mut dyn Output) -> Result<()> {
         let begin = writer::write_encoded(out, head, body)?;
@@ -94,7 +96,7 @@ impl ArrayRecordEncoder {
         if self.settings.pad { writer::pad_to_block(out) } else { Ok(()) }
     }
 
-    /// All entries of the footer, as the two parts of a simple chunk; forgets the chunks on the way.
+    /// Encodes all entries of the footer as a simple chunk. Empties the list of chunks.
     fn footer(&mut self) -> Result<EncodedChunks> {
         let chunks = std::mem::take(&mut self.chunks);
         let metadata = Metadata {

@@ -12,7 +12,7 @@ use crate::format::riegeli::table::{Builder, ChunkTable};
 use crate::format::{Decoded, Description, ReadOptions};
 use crate::storage::Storage;
 
-const CUT: &str = "the file was probably cut, or its writer never closed it";
+const CUT: &str = "the file was probably truncated, or its writer never closed it";
 
 /// Footers up to this size are decoded at once. Larger ones are decoded record by record.
 #[cfg(not(test))]
@@ -49,14 +49,14 @@ impl FooterPlace {
             damaged("postscript", e, if cut { Kind::Truncated } else { Kind::Checksum }, at)
         })?;
         if postscript.magic != MAGIC {
-            return Err(Error::format("ArrayRecord postscript has another magic number")
+            return Err(Error::format("ArrayRecord postscript has a wrong magic number")
                 .at(at)
                 .expected(format_args!("{MAGIC:#x}"))
                 .found(format_args!("{:#x}", postscript.magic)));
         }
         let footer = postscript.footer_offset;
         if !(HEADER_SPAN..at).contains(&footer) || !is_boundary(footer) {
-            return Err(Error::format("ArrayRecord postscript names a footer that cannot be")
+            return Err(Error::format("ArrayRecord postscript has an invalid footer offset")
                 .at(at)
                 .expected(format_args!("an offset from {HEADER_SPAN} to {at}"))
                 .found(footer));
@@ -193,7 +193,11 @@ impl<'a> Footer<'a> {
         }
         let entries = data.header.records.saturating_sub(1);
         if metadata.chunks != entries {
-            return wrong("the number of chunks is not the number of entries", entries, metadata.chunks);
+            return wrong(
+                "the number of chunks differs from the number of entries",
+                entries,
+                metadata.chunks,
+            );
         }
         // Every chunk has a header.
         let most = place.footer / CHUNK_HEADER;
@@ -234,10 +238,12 @@ impl<'a> Footer<'a> {
         if listed == claimed {
             return Ok(());
         }
-        Err(Error::format("ArrayRecord footer is inconsistent: chunks do not add up to the records")
-            .at(self.place.footer)
-            .expected(format_args!("{claimed} records"))
-            .found(listed))
+        Err(Error::format(
+            "ArrayRecord footer is inconsistent: the record counts of the chunks do not add up to the total",
+        )
+        .at(self.place.footer)
+        .expected(format_args!("{claimed} records"))
+        .found(listed))
     }
 
     /// Reads all entries into a table.

@@ -99,7 +99,7 @@ impl<'a> FooterGuide<'a> {
 }
 
 fn not_there(entry: Entry) -> Error {
-    Error::format("footer lists a chunk that is not there").found(entry.offset)
+    Error::format("footer lists a chunk that does not exist").found(entry.offset)
 }
 
 impl Guide for FooterGuide<'_> {

@@ -1,17 +1,18 @@
-//! ArrayRecord: Riegeli chunks of records, a footer that lists them, and a postscript that finds it.
+//! ArrayRecord: Riegeli chunks of records, a footer that lists the chunks, and a postscript with the offset of the
+//! footer.
 //!
 //! ```text
 //! signature  data chunk ...  footer  padding | postscript  padding
 //!                                            64 KiB before the end
 //! ```
 //!
-//! | file | what |
+//! | module | content |
 //! |---|---|
-//! | [`footer`] | postscript and footer, read |
-//! | [`encoder`] | files, written |
+//! | [`footer`] | reads the postscript and the footer |
+//! | [`encoder`] | writes files |
 //! | [`settings`] | options of the writer |
-//! | [`guide`] | what the footer tells a walk through the file |
-//! | [`proto`] | the messages in footer and postscript |
+//! | [`guide`] | guides a walk through the file by the footer |
+//! | [`proto`] | the messages in the footer and the postscript |
 
 pub mod encoder;
 pub mod footer;
@@ -33,7 +34,7 @@ use footer::{Footer, FooterPlace};
 use guide::{Along, FooterGuide, GuideWithoutFooter};
 use settings::Settings;
 
-/// How every Riegeli file begins: a block header and the signature chunk.
+/// The beginning of every Riegeli file: a block header and the signature chunk.
 const SIGNATURE: [u8; 64] = [
     0x83, 0xaf, 0x70, 0xd1, 0x0d, 0x88, 0x4a, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0,
     0, //
@@ -60,7 +61,7 @@ fn probe(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<Pr
             return Ok(Probe::Yes);
         }
     }
-    // A damaged beginning does not keep a file from being read.
+    // A file with a damaged beginning can still be read, because its end has the footer.
     match FooterPlace::find(storage, options, cx) {
         Ok(_) => Ok(Probe::Yes),
         Err(error) if error.is_from_outside() => Err(error),
@@ -81,7 +82,7 @@ fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Resul
     };
     let mut guide = GuideWithoutFooter::default();
     riegeli::walk::walk(walk, &mut guide, visit)?;
-    // All chunks may be sound and the file still lack its end.
+    // All chunks may be intact even though the end of the file is missing.
     if guide.any_damage { Ok(()) } else { visit(Span::Damage(size..size, error)) }
 }
 
@@ -96,7 +97,7 @@ fn open_guide<'a>(walk: &Walk<'a>) -> Result<FooterGuide<'a>> {
         _ => Along::Chunks,
     };
     if walk.resumes {
-        // The whole footer is checked before any of it is believed.
+        // The whole footer is checked before any of it is used.
         footer()?.into_table(options, cx)?;
     }
     let footer = footer()?;
@@ -107,8 +108,8 @@ fn open_guide<'a>(walk: &Walk<'a>) -> Result<FooterGuide<'a>> {
     FooterGuide::new(footer, place, along, carried)
 }
 
-/// The kind of chunk that a writer with these settings takes as it is stored: chunks that were made with the same settings
-/// but for the padding between them.
+/// The kind of chunk that a writer with these settings can copy in its stored form. None if the file was written with
+/// other settings. Padding between chunks may differ.
 fn carried_kind(settings: &Settings, options: Option<&str>) -> Option<u8> {
     let wanted = if settings.transpose.is_some() { kind::TRANSPOSED } else { kind::SIMPLE };
     options.is_some_and(|text| settings.encode_like(text)).then_some(wanted)

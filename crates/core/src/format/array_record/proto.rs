@@ -43,7 +43,7 @@ fn fields<'a>(what: &'static str, message: &'a [u8], mut each: impl FnMut(u64, F
         }
         Ok(())
     };
-    read().map_err(|e| Error::format(format!("{what} is no valid message: {}", e.what())))
+    read().map_err(|e| Error::format(format!("{what} is not a valid message: {}", e.what())))
 }
 
 /// Where the footer is.

@@ -1,7 +1,8 @@
-//! Writing samples. The table stands in front of them, so its size must be known before the first one is placed.
+//! Writes samples. The table comes before the samples, so its size must be known before the first sample is written.
 //!
-//! With the number of samples given and an output that can be patched, samples go straight to their place and
-//! the table is patched in at the end. In every other case they are spooled and follow the table at the end.
+//! If the number of samples is given and the output can be patched, samples are written directly to their final place.
+//! The table is patched in at the end. Otherwise the samples go to a spool (a temporary file). At the end, the table is
+//! written, and the samples are copied from the spool.
 
 use super::{ENTRY, HEADER};
 use crate::error::{Error, Result};
@@ -13,12 +14,12 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use tempfile::SpooledTempFile;
 
-/// Samples are handed on in groups of about this many bytes, or this many samples.
+/// A group is full when it has this many bytes, or this many samples.
 const GROUP_BYTES: usize = 1 << 20;
 const GROUP_SAMPLES: usize = 1 << 14;
-/// Spools larger than this go to disk.
+/// A spool that is larger than this moves from memory to disk.
 const SPOOL_IN_MEMORY: usize = 8 << 20;
-/// The table is written in pieces of this size, so that it is not held twice.
+/// The table is written in pieces of this size, so that memory does not hold it twice.
 const PIECE: usize = 1 << 20;
 
 pub(super) struct SampleEncoder {
@@ -52,12 +53,12 @@ impl SampleEncoder {
         })
     }
 
-    /// The tables as they are stored, piece by piece.
+    /// The stored form of the tables, piece by piece.
     fn tables(&self) -> impl Iterator<Item = Vec<u8>> {
         let begin = HEADER + ENTRY * self.checksums.len() as u64;
         let checksums = self.checksums.chunks(PIECE / 4);
         let checksums = checksums.map(|piece| piece.iter().flat_map(|c| c.to_le_bytes()).collect());
-        // The offsets are the ends, moved by one sample.
+        // Each sample begins where the one before it ends.
         let count = self.sizes_end.len();
         let offsets = (0..count).step_by(PIECE / 8).map(move |first| {
             let piece = first..count.min(first + PIECE / 8);
@@ -159,5 +160,5 @@ impl GroupEncoder for SampleEncoder {
 
 fn spool_failed(error: std::io::Error) -> Error {
     Error::io("spooling samples to a temporary file failed", error)
-        .hint("num_records= avoids the spool where the output can seek")
+        .hint("pass num_records= to write without a temporary file, if the output can seek")
 }

@@ -1,4 +1,4 @@
-//! FFRecord: the bytes of the samples one after the other, behind a table with a CRC-32 for each.
+//! FFRecord: a table with the CRC-32 and the offset of each sample, and then the bytes of all samples.
 //!
 //! | at byte | size | field |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | 12 + 4 n | 8 n | offset of each sample from the beginning of the file |
 //! | 12 + 12 n | | the samples |
 //!
-//! All numbers are little-endian. There is no magic number, and no stored end: the last sample ends where the
-//! file does.
+//! All numbers are little-endian. There is no magic number. The end of the last sample is not stored: it ends where the
+//! file ends.
 
 mod encoder;
 mod table;
@@ -25,7 +25,7 @@ use crate::storage::Storage;
 const HEADER: u64 = 12;
 /// Bytes of the tables for each sample.
 const ENTRY: u64 = 12;
-/// What the header checksum of a file without samples is.
+/// The header checksum of a file without samples.
 const CHECKSUM_OF_NONE: u32 = 0x6522_df69;
 
 /// The FFRecord format.

@@ -41,7 +41,7 @@ impl Samples {
     pub(super) fn read(storage: &dyn Storage, checksums: bool, cx: &Cx<'_>) -> Result<(Self, Result<()>)> {
         let file_size = storage.len();
         if file_size < HEADER {
-            return Err(Error::truncated("FFRecord header is cut")
+            return Err(Error::truncated("FFRecord header is truncated")
                 .at(file_size)
                 .expected(format_args!("at least {HEADER} bytes"))
                 .found(format_args!("{file_size} bytes")));
@@ -77,7 +77,7 @@ impl Samples {
             .at(0)
             .expected(format_args!("{stored:#010x}"))
             .found(format_args!("{computed:#010x} computed over bytes 4..{}", self.data_begin()))
-            .hint("the table is damaged; checksums=False reads it as it is")))
+            .hint("the table is damaged; pass checksums=False to read it without verification")))
     }
 
     /// Checks that every offset lies inside the file and is not less than the offset before it.
@@ -148,7 +148,7 @@ impl Samples {
             .expected(format_args!("{stored:#010x}"))
             .found(format_args!("{computed:#010x}"))
             .hint(if sample + 1 == self.n {
-                "the last sample ends where the file ends: it was cut, appended to or damaged"
+                "the last sample ends where the file ends: the file was truncated, appended to or damaged"
             } else {
                 "other samples are readable"
             })

@@ -1,4 +1,4 @@
-//! Writing chunks, cut where the original cuts them.
+//! Writes chunks with the same boundaries as the original writer.
 
 use super::header::{Codec, HEADER, Header, PREFIX};
 use crate::codec::gzip::{self, Wrapper};
@@ -11,9 +11,9 @@ use crate::storage::output::Output;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What the original takes when nothing is said.
+/// The default of the original writer.
 const CHUNK_BYTES: u64 = 32 << 20;
-/// So that one record and everything around it always fit in the 32 bits that a header has for their size.
+/// With this limit, one record and its overhead always fit in the 32 bits that the header has for the payload size.
 const MOST_CHUNK_BYTES: u64 = 2 << 30;
 const LEVEL: u32 = 6;
 /// A chunk is encoded in parts of about this size, so that several threads can work on one.
@@ -23,10 +23,10 @@ pub(super) struct ChunkEncoder {
     codec: Codec,
     level: u32,
     chunk_bytes: u64,
-    /// Records of the open chunk that are not handed on yet, each behind its length.
+    /// Records of the open chunk that are not encoded yet. Each one comes after its length.
     pending: Group,
     open: Open,
-    /// How many records the chunks have that are closed and not placed yet.
+    /// For each chunk that is complete but not written yet: how many records it has.
     closed: VecDeque<u64>,
     placed: Parts,
     spare: Spare,
@@ -39,17 +39,17 @@ pub(super) struct EncodedPart {
     records: u64,
 }
 
-/// The chunk that takes records.
+/// The chunk that records are added to.
 #[derive(Default)]
 struct Open {
     records: u64,
-    /// Their bytes, without the lengths.
+    /// Bytes of the records, without the lengths.
     bytes: u64,
-    /// The most that they can take when they are stored.
+    /// The most bytes that the stored records can take.
     worst: u64,
 }
 
-/// The parts of a chunk of which some are still to come.
+/// The encoded parts of a chunk that is not complete yet.
 #[derive(Default)]
 struct Parts {
     records: u64,
@@ -108,12 +108,12 @@ impl ChunkEncoder {
         self.codec
     }
 
-    /// The most that a record of that size takes when it is stored.
+    /// The most bytes that a stored record of that size can take.
     fn worst(&self, size: u64) -> u64 {
         let size_and_length = size + PREFIX as u64;
         match self.codec {
             Codec::None => size_and_length,
-            // A frame that does not shrink is stored as it is.
+            // A frame that does not become smaller is stored uncompressed.
             Codec::Snappy => size_and_length + OVERHEAD as u64 * (1 + size.div_ceil(FRAME_BYTES as u64)),
             Codec::Gzip => size_and_length + size_and_length / 16,
         }
@@ -141,12 +141,13 @@ impl Encoder for ChunkEncoder {
             ))
             .hint("raise chunk_bytes"));
         }
-        // Only the records' own bytes count, so empty ones never begin a new chunk; the original would write a
-        // size that wrapped around after a billion of them.
+        // Like the original, this counts only the bytes of the records, without their lengths. So empty records never
+        // reach chunk_bytes. After a billion of them, the 32-bit size that the original writes would wrap around. The
+        // second condition prevents that.
         let worst = self.worst(size);
         let full =
             self.open.bytes + size > self.chunk_bytes || HEADER + self.open.worst + worst > u32::MAX.into();
-        // One stream of gzip cannot be compressed in parts.
+        // A gzip stream cannot be compressed in parts here.
         let enough = self.pending.bytes.len() >= PART && self.codec != Codec::Gzip;
         let group = if full { self.flush() } else { enough.then(|| self.take()) };
         self.pending.reserve(PREFIX + record.len())?;
@@ -159,7 +160,7 @@ impl Encoder for ChunkEncoder {
     }
 
     fn flush(&mut self) -> Option<Group> {
-        // The last record of the open chunk is always pending.
+        // The last record of the open chunk is always pending, so the group below is never empty.
         let open = std::mem::take(&mut self.open);
         (open.records > 0).then(|| {
             self.closed.push_back(open.records);
@@ -218,7 +219,7 @@ impl GroupEncoder for ChunkEncoder {
     }
 }
 
-/// The payload of a part of a chunk, without what begins a stream.
+/// The encoded payload of a part of a chunk, without the stream identifier of snappy frames.
 fn pack(group: Group, codec: Codec, level: u32, spare: &Spare) -> Result<Vec<u8>> {
     let mut out = match codec {
         Codec::None => return Ok(group.bytes),
@@ -226,7 +227,7 @@ fn pack(group: Group, codec: Codec, level: u32, spare: &Spare) -> Result<Vec<u8>
         Codec::Snappy => spare.take(),
     };
     if codec == Codec::Snappy {
-        // The original writes a length and then a record, and each write becomes frames of its own.
+        // The original writes the length and the record separately, and each write makes new frames.
         let mut frames = Compressor::default();
         for record in group.iter() {
             let (length, record) = record.split_at(PREFIX);

@@ -60,7 +60,7 @@ impl Header {
                 .found(Hex(magic)));
         }
         if (head.len() as u64) < HEADER {
-            return Err(Error::truncated("chunk header is cut")
+            return Err(Error::truncated("chunk header is truncated")
                 .at(at)
                 .expected(format_args!("{HEADER} bytes"))
                 .found(head.len()));

@@ -1,17 +1,18 @@
-//! RecordIO: chunks one after the other and nothing else, each with a header of 20 bytes.
+//! RecordIO: a sequence of chunks, each with a header of 20 bytes.
 //!
 //! | at byte | size | field |
 //! |---|---|---|
 //! | 0 | 4 | magic, `04 03 02 01` |
-//! | 4 | 4 | CRC-32 of the payload as it is stored |
+//! | 4 | 4 | CRC-32 of the stored payload |
 //! | 8 | 4 | codec: 0 none, 1 snappy frames, 2 gzip |
 //! | 12 | 4 | size of the payload |
 //! | 16 | 4 | number of records |
-//! | 20 | | payload: for each record its length (4 bytes) and its bytes, all of it through the codec |
+//! | 20 | | payload: for each record its length (4 bytes) and its bytes, all compressed with the codec |
 //!
-//! All numbers are little-endian. A file of 0 bytes has no records, and files may be joined end to end. There is
-//! no table: opening skips from header to header. No hash covers a header and nothing tells the end of a file, so
-//! a file cut exactly between two chunks looks whole; say how many records you expect if that matters.
+//! All numbers are little-endian. A file of 0 bytes has no records. Files may be concatenated. There is no table:
+//! opening a file reads the header of every chunk and skips the payloads. No hash covers a header, and no mark shows the
+//! end of a file. So a file that was truncated exactly between two chunks looks complete. Pass the number of records
+//! that you expect if that matters.
 
 mod encoder;
 mod header;

@@ -71,7 +71,7 @@ pub(super) fn unpack<'a>(
             let checksums = options.checksums;
             let (unpacked, end) = snappy_frames::decompress(payload, base, limit, checksums, held, cx)?;
             if end != payload.len() {
-                return Err(Error::format("snappy frames behind the last record of a chunk")
+                return Err(Error::format("snappy frames after the last record of a chunk")
                     .at(base + end as u64)
                     .expected("the end of the chunk")
                     .found(format_args!("{} bytes", payload.len() - end)));
@@ -114,7 +114,7 @@ pub(super) fn split(
     if position == unpacked.len() {
         return Ok(());
     }
-    Err(Error::format("bytes behind the last record of a chunk")
+    Err(Error::format("bytes after the last record of a chunk")
         .at(at)
         .expected(format_args!("{position} bytes for {records} records"))
         .found(unpacked.len()))

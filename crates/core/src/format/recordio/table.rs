@@ -117,7 +117,7 @@ impl Chunks {
         let head = &stored[..stored.len().min(HEADER as usize)];
         let header = Header::parse(head, at, self.file_size)?;
         if !header.is_of(chunk) || stored.len() as u64 != header.stored() {
-            return Err(Error::format("chunk is not the one that the table has here")
+            return Err(Error::format("chunk does not match its table entry")
                 .at(at)
                 .expected(format_args!(
                     "{} records in {} bytes",
@@ -125,7 +125,7 @@ impl Chunks {
                     chunk.stored.end.saturating_sub(at)
                 ))
                 .found(format_args!("{} in {}", header.records, header.stored()))
-                .hint("the file changed, or its side index is of another file"));
+                .hint("the file changed, or its side index belongs to another file"));
         }
         let mut held = cx.budget.nothing();
         let unpacked = payload::unpack(&header, stored, at, &self.options, &mut held, cx)?;
@@ -185,7 +185,7 @@ fn decode_frames(stored: &[u8], at: u64, out: &mut [u8], checksums: bool, cx: &C
     if reached == total && u32::from_le_bytes(length) as usize == out.len() {
         return Ok(());
     }
-    Err(Error::format("record is not as it was when its chunk was first read")
+    Err(Error::format("record changed since its chunk was first read")
         .at(at)
         .expected(format_args!("{} bytes", out.len()))
         .found(format_args!("{} of {}", reached.saturating_sub(PREFIX), u32::from_le_bytes(length)))
@@ -237,7 +237,7 @@ impl Table for Chunks {
         if expected.is_none_or(|expected| expected == computed) {
             return Ok(());
         }
-        Err(Error::checksum("record is not as it was when its chunk was first read")
+        Err(Error::checksum("record changed since its chunk was first read")
             .at(offset + rows.bytes(row).map_or(0, |bytes| bytes.start))
             .expected(format_args!("{:#010x}", expected.unwrap_or_default()))
             .found(format_args!("{computed:#010x}"))

@@ -75,7 +75,7 @@ impl Header {
         if !block::is_boundary(begin) {
             return Err(Error::format("no chunk can begin here")
                 .at(begin)
-                .expected("an offset that is not behind or inside a block header")
+                .expected("an offset that is not inside or right after a block header")
                 .found(begin));
         }
         let mut bytes = [0; CHUNK_HEADER as usize];
@@ -85,7 +85,7 @@ impl Header {
             filled += piece.len();
         }
         if filled < bytes.len() {
-            return Err(Error::truncated("chunk header is cut")
+            return Err(Error::truncated("chunk header is truncated")
                 .at(begin)
                 .expected(format_args!("{CHUNK_HEADER} bytes"))
                 .found(filled));
@@ -181,7 +181,7 @@ impl<'a> ChunkView<'a> {
         let header = Header::read(begin, stored, checksums)?;
         let end = header.end(begin)?;
         if end - begin > stored.len() as u64 {
-            return Err(Error::truncated("chunk is cut")
+            return Err(Error::truncated("chunk is truncated")
                 .at(begin)
                 .expected(format_args!("{} bytes", end - begin))
                 .found(stored.len()));
@@ -206,7 +206,7 @@ impl<'a> ChunkView<'a> {
         for at in (first..range.end).step_by(BLOCK as usize) {
             let stored = &self.stored[(at - self.range.start) as usize..];
             let stored =
-                stored.first_chunk().ok_or_else(|| Error::truncated("block header is cut").at(at))?;
+                stored.first_chunk().ok_or_else(|| Error::truncated("block header is truncated").at(at))?;
             BlockHeader::read(stored, at, self.checksums)?.check(at, self.range.start, self.range.end)?;
         }
         Ok(())
@@ -373,7 +373,7 @@ pub fn fetch_header(
 ) -> Result<Header> {
     let limit = limit.min(storage.len());
     if begin >= limit {
-        return Err(Error::truncated("there is no chunk").at(begin));
+        return Err(Error::truncated("no chunk at this offset").at(begin));
     }
     let mut stored = [0; HEADER_SPAN as usize];
     let stored = &mut stored[..HEADER_SPAN.min(limit - begin) as usize];

@@ -23,7 +23,7 @@ impl Entry {
             return wrong("a chunk holds no records");
         }
         if !block::is_boundary(self.offset) {
-            return wrong("a chunk's offset is one where no chunk can begin");
+            return wrong("a chunk has an offset where no chunk can begin");
         }
         match last {
             Some((offset, _)) if offset >= self.offset => wrong("chunk offsets do not increase"),
@@ -61,7 +61,7 @@ impl EntrySum {
     pub fn finish(&self, end: u64) -> Result<u64> {
         if self.chunks > 0 {
             if self.last.0 >= end {
-                return Err(Error::format("a chunk lies behind the end of the chunks").found(self.last.0));
+                return Err(Error::format("a chunk begins after the end of the chunks").found(self.last.0));
             }
             check_room(self.last, end)?;
         }

@@ -1,18 +1,18 @@
-//! Riegeli/records: the container that ArrayRecord files are made of, and a format of its own.
+//! Riegeli/records: the container format of ArrayRecord files. It is also a format in its own right.
 //!
-//! | file | what |
+//! | module | content |
 //! |---|---|
-//! | [`block`] | block headers: where they are, what they say |
-//! | [`chunk`] | chunk headers, and a chunk in memory with the block headers taken out |
-//! | [`simple`] | chunks of records one after the other |
-//! | [`lone`] | the short way through a chunk of one uncompressed record |
-//! | [`transpose_decode`] | chunks of records taken apart by field, read |
-//! | [`transpose_encode`], [`state_machine`], [`message`] | the same, written |
-//! | [`stream`] | simple chunks read record by record |
-//! | [`listed`] | what is told about chunks, checked entry by entry |
-//! | [`table`], [`compact`], [`words`] | where the chunks of a file are |
-//! | [`walk`] | every byte of a file visited |
-//! | [`encode`], [`writer`] | chunks made, and written |
+//! | [`block`] | block headers: their positions and fields |
+//! | [`chunk`] | chunk headers, and a chunk in memory without block headers |
+//! | [`simple`] | simple chunks: records one after the other |
+//! | [`lone`] | a fast path for a chunk of one uncompressed record |
+//! | [`transpose_decode`] | reads transposed chunks: records split by field |
+//! | [`transpose_encode`], [`state_machine`], [`message`] | write transposed chunks |
+//! | [`stream`] | reads simple chunks record by record |
+//! | [`listed`] | checks entries for chunks from a footer or a scan |
+//! | [`table`], [`compact`], [`words`] | the table of chunks of a file |
+//! | [`walk`] | visits every byte of a file |
+//! | [`encode`], [`writer`] | encode and write chunks |
 
 pub mod block;
 pub mod chunk;
@@ -41,11 +41,11 @@ use listed::Entry;
 use table::Builder;
 use walk::{Guide, Verdict};
 
-/// The plain container. It has no table of its own: opening a file goes from header to header.
+/// The plain container. It has no table: opening a file reads the header of every chunk.
 pub const RIEGELI: Format = Format {
     name: "riegeli",
     suffixes: &[],
-    // Never detected: an ArrayRecord file is a Riegeli file, too, and its footer would turn up as records.
+    // Never detected. An ArrayRecord file is also a Riegeli file, and its footer would be read as records.
     probe: |_, _, _| Ok(Probe::No),
     open,
     open_indexed: None,
@@ -72,10 +72,10 @@ fn walk_plain(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) ->
     walk::walk(walk, &mut Plain::default(), visit)
 }
 
-/// Knows nothing beyond the container.
+/// A guide for files without a footer. It uses only the chunk headers.
 #[derive(Default)]
 pub struct Plain {
-    /// Records so far, and those that are lost as far as headers tell.
+    /// Records so far. Includes lost records, if the header of their chunk could be read.
     records: u64,
 }
 

@@ -127,7 +127,7 @@ fn stored_values<'a>(chunk: &ChunkView<'a>, parts: &Parts, cx: &Cx<'_>) -> Resul
 }
 
 fn values_wrong(chunk: &ChunkView<'_>, found: u64) -> Error {
-    Error::format("record bytes have another size than the chunk declares")
+    Error::format("records have a different size than the chunk declares")
         .at(chunk.range.start)
         .expected(chunk.header.decoded)
         .found(found)
@@ -188,7 +188,7 @@ pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<
 fn check_one(chunk: &ChunkView<'_>, parts: &Parts, size: usize, cx: &Cx<'_>) -> Result<()> {
     let header = &chunk.header;
     if header.records != 1 || header.decoded != size as u64 {
-        return Err(Error::format("chunk does not hold the one record that the table says")
+        return Err(Error::format("chunk does not match its table entry")
             .at(chunk.range.start)
             .expected(format_args!("1 record of {size} bytes"))
             .found(format_args!("{} of {}", header.records, header.decoded)));
@@ -204,7 +204,10 @@ fn check_one(chunk: &ChunkView<'_>, parts: &Parts, size: usize, cx: &Cx<'_>) -> 
 }
 
 fn sizes_wrong(header: &Header, found: u64, at: u64) -> Error {
-    Error::format("record sizes do not add up to the chunk's").at(at).expected(header.decoded).found(found)
+    Error::format("record sizes do not add up to the size of the chunk")
+        .at(at)
+        .expected(header.decoded)
+        .found(found)
 }
 
 /// Where each record ends. The number of records is at most the length of the chunk in the file.

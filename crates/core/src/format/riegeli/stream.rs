@@ -129,7 +129,7 @@ impl<'a> Blob<'a> {
             let mut cursor = Cursor::new("compressed data", &front, data.begin);
             let size = cursor.varint64()?;
             if declared.is_some_and(|declared| declared != size) {
-                return Err(Error::format("record bytes have another size than the chunk declares")
+                return Err(Error::format("records have a different size than the chunk declares")
                     .at(data.begin)
                     .found(size));
             }
@@ -173,7 +173,7 @@ impl<'a> Blob<'a> {
                 return Ok(false);
             }
             if progress.consumed == 0 {
-                return Err(Error::format("compressed data leads nowhere").at(self.data.begin));
+                return Err(Error::format("decompression makes no progress").at(self.data.begin));
             }
         }
     }
@@ -250,7 +250,7 @@ impl<'a> SimpleStream<'a> {
         let at = self.sizes.data.begin;
         if self.left == 0 {
             if self.bytes_left != 0 {
-                return Err(Error::format("record sizes do not add up to the chunk's").at(at));
+                return Err(Error::format("record sizes do not add up to the size of the chunk").at(at));
             }
             self.sizes.finish()?;
             self.values.finish()?;
@@ -260,9 +260,12 @@ impl<'a> SimpleStream<'a> {
         self.bytes_left = self
             .bytes_left
             .checked_sub(size)
-            .ok_or_else(|| Error::format("record sizes do not add up to the chunk's").at(at))?;
+            .ok_or_else(|| Error::format("record sizes do not add up to the size of the chunk").at(at))?;
         if size > MAX_RECORD {
-            return Err(Error::limit("record is too long here").at(at).expected(MAX_RECORD).found(size));
+            return Err(Error::limit("record of a footer is too long")
+                .at(at)
+                .expected(format_args!("at most {MAX_RECORD}"))
+                .found(size));
         }
         self.left -= 1;
         if self.values.ready.len() >= size as usize {

@@ -265,7 +265,7 @@ impl ChunkTable {
     fn view<'a>(&self, begin: u64, stored: &'a [u8], records: u64) -> Result<ChunkView<'a>> {
         let view = ChunkView::read(begin, stored, self.options.checksums)?;
         if view.header.records != records {
-            return Err(Error::format("chunk holds another number of records than the table says")
+            return Err(Error::format("number of records in a chunk differs from the table")
                 .at(begin)
                 .expected(records)
                 .found(view.header.records));
@@ -348,7 +348,7 @@ impl Table for ChunkTable {
             && let (.., Some(size)) = self.single(chunk.index)?
             && size != view.header.decoded
         {
-            return Err(Error::format("chunk has another decoded size than the table says")
+            return Err(Error::format("decoded size of a chunk differs from the table")
                 .at(chunk.stored.start)
                 .expected(size)
                 .found(view.header.decoded));

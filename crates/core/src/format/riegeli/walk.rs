@@ -229,7 +229,7 @@ fn decode(chunk: &ChunkView<'_>, cx: &Cx<'_>) -> Result<Decoded> {
     if decoded.rows() as u64 == chunk.header.records {
         return Ok(decoded);
     }
-    Err(Error::format("chunk does not hold as many records as it should")
+    Err(Error::format("chunk does not hold as many records as its header says")
         .at(chunk.range.start)
         .expected(chunk.header.records)
         .found(decoded.rows()))

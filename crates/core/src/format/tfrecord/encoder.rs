@@ -1,8 +1,8 @@
-//! Writing records, as they are or as one compressed stream.
+//! Writes records, uncompressed or as one compressed stream.
 //!
-//! A stream is compressed in parts that do not know of each other, so that any thread can compress one, and is still
-//! one stream: each part ends at a whole byte, and their checksums can be added up. A part is about 1 MiB before
-//! compression, whatever the number of threads, so the bytes do not depend on it either.
+//! A stream is compressed in independent parts, so that any thread can compress a part. The parts still make one stream,
+//! because each part ends at a byte boundary and their checksums can be combined. A part is about 1 MiB before
+//! compression. That does not depend on the number of threads, so the written bytes do not depend on it either.
 
 use super::frame::{self, AROUND};
 use crate::bytes;
@@ -14,7 +14,7 @@ use crate::format::spare::Spare;
 use crate::storage::output::Output;
 use std::sync::Arc;
 
-/// Records are handed on in groups of about this many bytes, or this many records.
+/// A group is full when it has this many bytes, or this many records.
 const GROUP_BYTES: usize = 1 << 20;
 const GROUP_RECORDS: usize = 1 << 14;
 const LEVEL: u32 = 6;
@@ -24,16 +24,18 @@ pub(super) struct RecordEncoder {
     level: u32,
     pending: Group,
     spare: Spare,
-    /// Bytes of the stream before compression, and their checksum.
+    /// Bytes of the stream before compression.
     length: u64,
+    /// Checksum of these bytes.
     checksum: u32,
 }
 
 /// Records with their lengths and checksums, compressed or not, ready to be written.
 pub(super) struct EncodedRecords {
     bytes: Vec<u8>,
-    /// Of a compressed stream: the bytes before compression, and their checksum.
+    /// Size before compression.
     length: u64,
+    /// For a compressed stream: checksum of the bytes before compression.
     checksum: u32,
 }
 

@@ -13,7 +13,7 @@ pub(super) const AROUND: u64 = HEADER + 4;
 /// Reads the length from a record header. `head` is its 12 bytes, or as many of them as there are. `at` is its offset.
 pub(super) fn length(head: &[u8], at: u64, checksums: bool) -> Result<u64> {
     if (head.len() as u64) < HEADER {
-        return Err(Error::truncated("record header is cut")
+        return Err(Error::truncated("record header is truncated")
             .at(at)
             .expected(format_args!("{HEADER} bytes"))
             .found(head.len()));
@@ -42,11 +42,11 @@ pub(super) fn impossible(length: u64, at: u64) -> Error {
 pub(super) fn data(stored: &[u8], at: u64, checksums: bool) -> Result<&[u8]> {
     let length = length(&stored[..stored.len().min(HEADER as usize)], at, checksums)?;
     if end(length, 0, stored.len() as u64).ok() != Some(stored.len() as u64) {
-        return Err(Error::format("record has another length than the table says")
+        return Err(Error::format("record length differs from the table")
             .at(at)
             .expected(format_args!("{} bytes", (stored.len() as u64).saturating_sub(AROUND)))
             .found(length)
-            .hint("the file changed, or its side index is of another file"));
+            .hint("the file changed, or its side index belongs to another file"));
     }
     let (data, checksum) = stored[HEADER as usize..].split_at(stored.len() - AROUND as usize);
     if checksums {

@@ -1,4 +1,4 @@
-//! TFRecord: records one after the other and nothing else.
+//! TFRecord: a sequence of records.
 //!
 //! | at byte | size | field |
 //! |---|---|---|
@@ -7,16 +7,16 @@
 //! | 12 | length | data |
 //! | 12 + length | 4 | masked CRC-32C of the data |
 //!
-//! All numbers are little-endian. A file of 0 bytes has no records. There is no table: opening reads the 12 bytes
-//! before each record and skips the data. Nothing tells the end of a file, so a file cut exactly between two
-//! records looks whole; say how many records you expect if that matters.
+//! All numbers are little-endian. A file of 0 bytes has no records. There is no table: opening a file reads the 12 bytes
+//! before each record and skips the data. No mark shows the end of a file. So a file that was truncated exactly between
+//! two records looks complete. Pass the number of records that you expect if that matters.
 //!
 //! # Compressed files
 //!
-//! The whole file may be one gzip or zlib stream. Such a stream can only be read from its beginning, so opening one
-//! for access by number unpacks all of it once, into a temporary file without a name: that takes the time of
-//! unpacking and, while the file is open, as much space for temporary files as the data has unpacked. It takes no
-//! more memory than a plain file. Going through the records in order ([`scan`](super::walk::scan)) needs none of this.
+//! The whole file may be one gzip or zlib stream. Such a stream can only be read from its beginning. So opening it for
+//! access by record number decompresses all of it once, into an unlinked temporary file. That takes the time of
+//! decompression. While the file is open, it also takes temporary disk space for the decompressed data. It takes no more
+//! memory than an uncompressed file. Reading the records in order ([`scan`](super::walk::scan)) needs no temporary file.
 
 mod encoder;
 mod frame;

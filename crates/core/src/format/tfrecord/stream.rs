@@ -174,13 +174,13 @@ pub(super) fn take_record(
 
 /// Adds the hint that the offset of the error counts unpacked bytes.
 pub(super) fn unpacked(error: Error) -> Error {
-    error.hint("the offset counts the bytes of the unpacked stream")
+    error.hint("the offset counts bytes of the decompressed stream")
 }
 
 /// The error for a stream that ends inside the record at `at`.
 pub(super) fn cut(at: u64, length: u64, found: u64) -> Error {
     unpacked(
-        Error::truncated("the unpacked stream ends inside a record")
+        Error::truncated("the decompressed stream ends inside a record")
             .at(at)
             .expected(format_args!("{} bytes", length.saturating_add(AROUND)))
             .found(found),

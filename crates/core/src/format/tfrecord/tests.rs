@@ -159,7 +159,7 @@ fn damage_inside_a_sound_stream_costs_one_record() {
         let file = packed(wrapper, &plain, 6);
         let error = scan(&file).unwrap_err();
         assert_eq!((error.record(), error.offset()), (Some(4), Some(26 * 4 + 12)), "{error}");
-        assert!(error.to_string().contains("unpacked stream"), "{error}");
+        assert!(error.to_string().contains("decompressed stream"), "{error}");
         assert_eq!(walked(&file), (9, 1));
     }
 }

@@ -67,7 +67,7 @@ fn crafted_files_are_read_right_or_refused_by_name() {
         assert!(walk(&ARRAY_RECORD, &file).damage.is_empty(), "{name}");
     }
     let refused = [
-        ("crafted_bad_magic", "another magic number"),
+        ("crafted_bad_magic", "wrong magic number"),
         ("crafted_version2", "unknown version"),
         ("crafted_num_records_too_small", "do not add up"),
         ("crafted_num_records_too_big", "do not add up"),

@@ -173,7 +173,7 @@ fn each_length(
 pub fn check_count(header: &Cursor<'_>, count: u64) -> Result<()> {
     let left = header.rest().len();
     if count > left as u64 {
-        return Err(header.error("declares more than it holds").expected(left).found(count));
+        return Err(header.error("declares more entries than it has bytes").expected(left).found(count));
     }
     Ok(())
 }

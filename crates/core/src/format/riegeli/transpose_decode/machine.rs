@@ -64,7 +64,10 @@ impl Machine {
             state.implicit = next >= count;
             state.base = if state.implicit { next - count } else { next };
             if state.base >= count {
-                return Err(header.error("a state leads nowhere").expected(count).found(state.base));
+                return Err(header
+                    .error("a state points to a state that does not exist")
+                    .expected(format_args!("less than {count}"))
+                    .found(state.base));
             }
             pace.step(32)?;
         }
@@ -75,17 +78,23 @@ impl Machine {
         for state in states.iter_mut().filter(|state| state.action.has_buffer()) {
             state.buffer = header.varint32()?;
             if state.buffer as usize >= buffers {
-                return Err(header.error("a state has no buffer").expected(buffers).found(state.buffer));
+                return Err(header
+                    .error("a state points to a buffer that does not exist")
+                    .expected(format_args!("less than {buffers}"))
+                    .found(state.buffer));
             }
             pace.step(32)?;
         }
         let first = header.varint32()?;
         if first >= count {
-            return Err(header.error("the first state is none").expected(count).found(first));
+            return Err(header
+                .error("the first state does not exist")
+                .expected(format_args!("less than {count}"))
+                .found(first));
         }
         let machine = Machine { states, first };
         if machine.has_implicit_cycle(cx)? {
-            return Err(header.error("states lead in a circle"));
+            return Err(header.error("states form an endless cycle"));
         }
         Ok(machine)
     }

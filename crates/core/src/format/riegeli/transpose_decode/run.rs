@@ -67,9 +67,9 @@ impl<'a> TransposedRun<'a> {
             if steps == allowed {
                 allowed = self.allowed_steps();
                 if steps >= allowed {
-                    return Err(Error::format("transposed chunk takes too many steps")
-                        .at(self.at)
-                        .expected(format_args!("at most {allowed} for {} bytes made", self.out.made())));
+                    return Err(Error::format("transposed chunk takes too many steps").at(self.at).expected(
+                        format_args!("at most {allowed} for {} bytes of output", self.out.made()),
+                    ));
                 }
             }
             steps += 1;
@@ -83,7 +83,7 @@ impl<'a> TransposedRun<'a> {
             let Some(transition) = transitions.next()? else { return Ok(()) };
             let next = state.base as usize + usize::from(transition >> 2);
             state = *states.get(next).ok_or_else(|| {
-                Error::format("transposed chunk goes to a state that is none").at(self.at).found(next)
+                Error::format("transposed chunk goes to a state that does not exist").at(self.at).found(next)
             })?;
             pending = u32::from(transition & 3) + u32::from(state.implicit);
         }

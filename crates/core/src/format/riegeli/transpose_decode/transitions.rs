@@ -96,7 +96,7 @@ impl<'a> Transitions<'a> {
                 return Ok(false);
             }
             if progress.consumed == 0 {
-                return Err(wrong("transposed chunk has other transitions than it declares"));
+                return Err(wrong("transitions of a transposed chunk do not have the declared size"));
             }
         }
     }
