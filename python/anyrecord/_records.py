@@ -15,9 +15,9 @@ from anyrecord._iteration import Batches, index_of, position_of
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
-from anyrecord._options import Limits, OpenOptions, open_options, tell_if_worker
+from anyrecord._options import Limits, OpenOptions, open_options, mark_worker_process
 from anyrecord._paths import expand
-from anyrecord._publishing import unmixed
+from anyrecord._publishing import retry_until_consistent
 from anyrecord.errors import ClosedError, FormatError
 
 __all__ = ["Location", "Records", "open"]
@@ -120,7 +120,7 @@ def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
         return _core.open_bytes(bytes(source), "<bytes>", options)
     if isinstance(source, str | os.PathLike) or not hasattr(source, "read"):
         paths = list(source) if isinstance(source, Iterator) else source
-        return unmixed(
+        return retry_until_consistent(
             lambda: expand(paths),
             lambda files: _core.open_paths([(file.path, file.start, file.stop) for file in files], options),
         )
@@ -323,5 +323,5 @@ class Records(_core.Records, Sequence[bytes]):
 def _restore(
     cls: type[Records], files: list[tuple[str, int, int, str]], view: list[int], options: OpenOptions
 ) -> Records:
-    tell_if_worker()
+    mark_worker_process()
     return cls(_core.restore(files, view, options))

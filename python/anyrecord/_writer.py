@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 from anyrecord import _core
 from anyrecord._locations import StrPath
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
-from anyrecord._options import tell_if_worker
+from anyrecord._options import mark_worker_process
 from anyrecord._paths import existing_shards, shard_paths
 from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
 from anyrecord.errors import ClosedError
@@ -323,7 +323,7 @@ def _format_option(keyword: str, value: Any) -> Any:
 
 def threads_option(threads: SupportsIndex | None) -> int | None:
     """How many threads encode. None: what there are cores for, which is none in a worker process."""
-    tell_if_worker()
+    mark_worker_process()
     return optional_number("threads", threads, 0, MOST_THREADS)
 
 
