@@ -19,18 +19,18 @@ impl From<Failure> for PyErr {
 
 /// A Python error on its way through the core; it comes out as it went in, unless it would be taken for an end.
 pub fn external(error: PyErr) -> Error {
-    let error = gil::attach(|py| not_an_end(py, error));
+    let error = gil::attach(|py| no_stop_iteration(py, error));
     Error::new(Kind::External(Box::new(Kept::new(error))), "a Python object failed")
 }
 
 /// An error of a caller's object or function. A `StopIteration` of theirs would end a loop over the records in silence;
 /// it is a `RuntimeError`, as it is in a generator.
-pub fn not_an_end(py: Python<'_>, error: PyErr) -> PyErr {
+pub fn no_stop_iteration(py: Python<'_>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyStopIteration>(py) {
         return error;
     }
     let made = || -> PyResult<PyErr> {
-        let make = py.import("anyrecord._calls")?.getattr("not_an_end")?;
+        let make = py.import("anyrecord._calls")?.getattr("stop_iteration_error")?;
         Ok(PyErr::from_value(make.call1((error.value(py),))?))
     };
     let told = made().unwrap_or_else(|failed| failed);

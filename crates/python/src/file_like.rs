@@ -3,7 +3,7 @@
 //! The core calls these detached from Python. The lock is taken while detached, and only then the GIL, so that no
 //! thread ever holds the GIL while it waits for the lock.
 
-use crate::errors::{external, not_an_end};
+use crate::errors::{external, no_stop_iteration};
 use crate::gil::{self, Kept};
 use crate::owned::Owned;
 use anyrecord::Cx;
@@ -47,7 +47,7 @@ pub struct FileLike {
 
 impl FileLike {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        gil::call(object.py(), || Self::over(object)).map_err(|error| not_an_end(object.py(), error))
+        gil::call(object.py(), || Self::over(object)).map_err(|error| no_stop_iteration(object.py(), error))
     }
 
     fn over(object: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -136,7 +136,7 @@ pub struct FileLikeOutput {
 
 impl FileLikeOutput {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        gil::call(object.py(), || Self::over(object)).map_err(|error| not_an_end(object.py(), error))
+        gil::call(object.py(), || Self::over(object)).map_err(|error| no_stop_iteration(object.py(), error))
     }
 
     fn over(object: &Bound<'_, PyAny>) -> PyResult<Self> {

@@ -1,6 +1,6 @@
 //! What Python indexes with, as positions.
 
-use crate::errors::{Failure, not_an_end};
+use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use anyrecord::bytes;
 use pyo3::buffer::{Element, PyBuffer};
@@ -61,7 +61,7 @@ fn one_of_any_kind(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
         // An integer of any size is an index, if a hopeless one.
         Err(_) if key.is_instance_of::<PyInt>() => Err(out_of_range(key, len)),
         Err(error) if error.is_instance_of::<PyTypeError>(key.py()) => Ok(None),
-        Err(error) => Err(not_an_end(key.py(), error)),
+        Err(error) => Err(no_stop_iteration(key.py(), error)),
     }
 }
 

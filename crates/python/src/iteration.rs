@@ -1,6 +1,6 @@
 //! The iterator of `Records`: reads ahead in batches, so that each record costs little more than handing it over.
 
-use crate::errors::{Failure, not_an_end};
+use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use crate::interrupts::with_cx;
 use crate::owned::{Held, Owned};
@@ -123,7 +123,7 @@ impl RecordsIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        self.next(py).map_err(|error| not_an_end(py, error))
+        self.next(py).map_err(|error| no_stop_iteration(py, error))
     }
 
     fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
