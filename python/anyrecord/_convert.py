@@ -309,7 +309,7 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
     if creating.sharding[0] == "turns":
         shards = creating.sharding[1]
         split = (shards, _count(inputs, job))
-        creating = replace(creating, sharding=("told", shards))
+        creating = replace(creating, sharding=("explicit", shards))
     elif creating.format == "ffrecord" and creating.sharding[0] == "one" and _keeps_all(job):
         # FFRecord stores its table before the records. If the count is known, the file is written in one pass.
         creating = replace(creating, num_records=_count(inputs, job))

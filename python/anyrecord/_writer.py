@@ -98,7 +98,7 @@ class Writer(_core.Writer):
         kind, number = self._sharding
         if kind == "one":
             return [self._path]
-        return shard_paths(self._path, number) if kind in ("turns", "told") else []
+        return shard_paths(self._path, number) if kind in ("turns", "explicit") else []
 
     def close(self) -> None:
         """Finishes the file and publishes it under its name. A second call does nothing."""

@@ -232,7 +232,7 @@ def test_a_block_is_asked_for_where_chunks_do_not_tell(numbers: Records, grouped
         out.write_many([b"x"] * 100)
     with pytest.raises(ValueError, match="same number of records; say block="):
         (grouped + anyrecord.open(tmp_path / "d.array_record")).shuffle(1, window=4)
-    with pytest.raises(ValueError, match="block= goes with window="):
+    with pytest.raises(ValueError, match="block= needs window="):
         numbers.shuffle(1, block=4)
 
 
@@ -320,7 +320,7 @@ def test_weights_are_taken_as_written(numbers: Records) -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1], "2 sources need as many weights"),
+        ([1], "found 1 weights for 2 sources"),
         ([1, 0], "positive"),
         ([1, -1], "positive"),
         ([1, float("nan")], "positive"),

@@ -161,7 +161,7 @@ def test_a_missing_file_that_is_there_as_shards_says_what_to_pass(
             expand(source)
         assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, missing)
         told = " or ".join(map(repr, passed))
-        assert str(caught.value).endswith(f"there are shards of that name: pass {told}: {missing!r}")
+        assert str(caught.value).endswith(f"there are shards of that name; to read them, pass {told}: {missing!r}")
     for way in passed:
         assert set(names(way)) <= set(files)
 

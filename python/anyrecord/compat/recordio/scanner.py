@@ -77,7 +77,7 @@ class Scanner(_Range):
         self._begin(records, start, len)
 
     def record(self) -> bytes | None:
-        """Returns the next record, or None at the end. After an error, every call raises the error; none returns None."""
+        """Returns the next record, or None at the end. After an error, every call raises that error."""
         record = self._next()
         if record is None and self._error is not None:
             raise self._error
