@@ -90,7 +90,7 @@ def mix(
     records, functions = _same_kind(list(sources), "mix")
     whole = _whole_weights(list(weights))
     if len(whole) != len(records):
-        raise ValueError(f"found {len(whole)} weights for {len(records)} sources; pass one weight for each source")
+        raise ValueError(f"{len(records)} sources need {len(records)} weights, not {len(whole)}")
     mixed = _core.mix([part._source for part in records], whole, seed, until, length)
     return _mapped(type(records[0])(mixed), functions)
 

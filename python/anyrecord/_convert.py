@@ -118,7 +118,9 @@ def convert(
     refuse_unknown_options("convert", options)
     view = sources if isinstance(sources, Records | MappedRecords) else None
     if view is not None and (source_format is not None or limits is not None):
-        raise ValueError("source_format= and limits= are only for paths; pass them to open() for open records")
+        raise ValueError(
+            "these records are already open; pass format= and limits= to open(), not source_format= and limits= here"
+        )
     files = expand(sources) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
     unchanged = Unchanged([file.path for file in files] if view is None else [])
     reading = open_options(format=source_format, limits=limits) if view is None else _pouring.options_of(view)

@@ -80,7 +80,7 @@ def test_compressed_tfrecord_is_named_as_such_in_a_folder(codec: Any, suffix: st
     ("call", "says"),
     [
         (lambda: anyrecord.convert("a.ffr", "made/"), "pass format="),
-        (lambda: anyrecord.convert("a.ffr", "made/", format="ffrecord", shards=2), "shards need a file name"),
+        (lambda: anyrecord.convert("a.ffr", "made/", format="ffrecord", shards=2), "pass a file name to write shards"),
         (lambda: anyrecord.convert("a.ffr", "made/", format="riegeli"), "one of array_record, ffrecord"),
         (lambda: anyrecord.convert("a.ffr", "b.unknown"), "pass format="),
         (lambda: anyrecord.convert("a.ffr", "b.ffr", format="nonsense"), "unknown format 'nonsense'"),

@@ -180,9 +180,7 @@ def test_names_that_are_not_utf8_survive(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [suffix for suffix, format in _core.suffixes() if format != "ffrecord"])
 def test_a_suffix_of_another_format_is_refused(tree: Path, tmp_path: Path, suffix: str) -> None:
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(
-        ValueError, match=r"has the suffix of another format, but a packed folder is FFRecord; use \.ffr"
-    ):
+    with pytest.raises(ValueError, match=r"a packed folder is FFRecord; use \.ffr"):
         anyrecord.pack(tree, tmp_path / f"packed{suffix}")
     assert sorted(tmp_path.iterdir()) == before
     for name in ("packed.ffr", "packed", "packed.bin", f"packed{suffix}.bin"):

@@ -232,7 +232,7 @@ def test_windows_and_plain_order(numbers: Records) -> None:
 def test_the_state_of_another_sampler_is_refused() -> None:
     state = ElasticSampler(100, seed=1).state_dict()
     assert set(state) == {"epoch", "position", "length", "order"}
-    with pytest.raises(ValueError, match="it has 100 records, this one 99"):
+    with pytest.raises(ValueError, match="that one has 100 records, this one 99"):
         ElasticSampler(99, seed=1).load_state_dict(state)
     for other in (
         ElasticSampler(100, seed=2),

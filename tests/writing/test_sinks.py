@@ -100,7 +100,7 @@ def test_an_open_file_has_everything_at_close(tmp_path: Path, suffix: str, buffe
 @pytest.mark.parametrize("answer", [0, 10**6])
 def test_a_sink_that_miscounts_is_an_error(suffix: str, answer: int) -> None:
     with (
-        pytest.raises(ValueError, match=f"write returned {answer}"),
+        pytest.raises(ValueError, match=rf"write\(\) of the file object returned {answer}"),
         create(Sink(lambda given: answer), suffix) as out,
     ):
         out.write(b"a")

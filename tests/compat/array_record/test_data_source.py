@@ -259,7 +259,7 @@ def test_a_range_that_ends_before_it_starts_is_refused(tmp_path: Path) -> None:
     for paths in ("f[4:1]", Instruction("f", 3, -1), Instruction("f", -3, 4)):
         with pytest.raises(ValueError) as caught:
             source(ours(tmp_path), paths)
-        assert "not a range" in str(caught.value)
+        assert "not a valid range" in str(caught.value)
 
 
 def test_files_of_larger_groups_are_read_without_complaint(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_an_unknown_compressor_is_refused_at_once(compressor: int) -> None:
 
 @pytest.mark.parametrize("file", ["a.recordio", None, 7])
 def test_an_open_file_is_needed(file: Any) -> None:
-    with pytest.raises(TypeError, match=r"an open file with write\(\) is needed"):
+    with pytest.raises(TypeError, match=r"pass an open file with write\(\)"):
         new_writer(file)
 
 
