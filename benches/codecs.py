@@ -1,4 +1,4 @@
-"""Every codec of ArrayRecord at its documented levels, one record a chunk: size and speed beside the original."""
+"""Every codec of ArrayRecord at its documented levels, one record a chunk: size and speed."""
 
 from __future__ import annotations
 

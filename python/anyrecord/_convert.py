@@ -119,7 +119,7 @@ def convert(
     view = sources if isinstance(sources, Records | MappedRecords) else None
     if view is not None and (source_format is not None or limits is not None):
         raise ValueError(
-            "these records are already open; pass format= and limits= to open(), not source_format= and limits= here"
+            "source_format= and limits= are for paths; these records are already open: pass both to open()"
         )
     files = expand(sources) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
     unchanged = Unchanged([file.path for file in files] if view is None else [])

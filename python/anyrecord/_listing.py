@@ -144,7 +144,7 @@ def _check_name(name: str, place: _Place) -> int:
     if size > MAX_NAME_BYTES:
         place.refuse("name too long", f"at most {MAX_NAME_BYTES} bytes", f"{size}: {_short(name)}")
     if not name or name in (".", "..") or "/" in name or "\0" in name:
-        place.refuse("impossible name", "the name of one file or folder", _short(name))
+        place.refuse("invalid name", "the name of one file or folder", _short(name))
     return size
 
 
@@ -184,7 +184,7 @@ class _Interpreter:
         data, end = self.data, len(self.data)
         while True:
             if self.at >= end:
-                self.refuse("listing cut short", "a STOP opcode", "the end of the record")
+                self.refuse("truncated listing", "a STOP opcode", "the end of the record")
             self.opcode_at = self.at
             opcode = data[self.at]
             self.at += 1
@@ -203,7 +203,7 @@ class _Interpreter:
     def take(self, size: int) -> bytes:
         end = self.at + size
         if end > len(self.data):
-            self.refuse("listing cut short", f"{size} more bytes", f"{len(self.data) - self.at}")
+            self.refuse("truncated listing", f"{size} more bytes", f"{len(self.data) - self.at}")
         piece = self.data[self.at : end]
         self.at = end
         return piece
@@ -214,7 +214,7 @@ class _Interpreter:
     def line(self) -> bytes:
         end = self.data.find(b"\n", self.at)
         if end < 0:
-            self.refuse("listing cut short", "a line", "no end of line")
+            self.refuse("truncated listing", "a line", "no end of line")
         line = self.data[self.at : end]
         self.at = end + 1
         return line
@@ -223,7 +223,7 @@ class _Interpreter:
         line = self.line()
         # Pickle protocol 0 writes False and True as 00 and 01.
         if not _NUMBER.fullmatch(line) or (len(line) > 1 and line.startswith(b"0")):
-            self.refuse("impossible number", "a whole number", _short(line))
+            self.refuse("invalid number", "a whole number", _short(line))
         return int(line)
 
     # -- the stack --
@@ -249,12 +249,12 @@ class _Interpreter:
     def proto(self) -> None:
         version = self.number(1)
         if self.opcode_at != self.begin or version > 5:
-            self.refuse("impossible protocol", "at most 5, and only at the beginning", f"{version}")
+            self.refuse("invalid protocol", "at most 5, and only at the beginning", f"{version}")
 
     def frame(self) -> None:
         size = self.number(8)
         if size > len(self.data) - self.at:
-            self.refuse("listing cut short", f"a frame of {size} bytes", f"{len(self.data) - self.at}")
+            self.refuse("truncated listing", f"a frame of {size} bytes", f"{len(self.data) - self.at}")
 
     def mark(self) -> None:
         self.below.append(self.stack)
@@ -267,7 +267,7 @@ class _Interpreter:
         try:
             self.stack.append(raw.decode("utf-8", "surrogatepass"))
         except UnicodeDecodeError:
-            self.refuse("impossible name", "UTF-8", _short(raw))
+            self.refuse("invalid name", "UTF-8", _short(raw))
 
     def unicode_line(self) -> None:
         raw = self.line()
@@ -276,7 +276,7 @@ class _Interpreter:
         try:
             self.stack.append(raw.decode("raw-unicode-escape"))
         except UnicodeDecodeError:
-            self.refuse("impossible name", "escaped text", _short(raw))
+            self.refuse("invalid name", "escaped text", _short(raw))
 
     def long(self) -> None:
         self.stack.append(int.from_bytes(self.take(self.number(1)), "little", signed=True))
@@ -329,15 +329,15 @@ class _Interpreter:
         for position in range(0, len(items), 2):
             name, node = items[position], items[position + 1]
             if type(name) is not str:
-                self.refuse("impossible name", "text", _short(name))
+                self.refuse("invalid name", "text", _short(name))
             if name in folder:
-                self.refuse("name twice", "different names in a folder", _short(name))
+                self.refuse("duplicate name", "different names in a folder", _short(name))
             if type(node) is dict:
                 if id(node) in self.in_a_folder:
                     self.refuse("folder in two places", "one place for each folder", _short(name))
                 self.in_a_folder.add(id(node))
             elif type(node) is not int:
-                self.refuse("impossible entry", "a number or a folder", _short(node))
+                self.refuse("invalid entry", "a number or a folder", _short(node))
             folder[name] = node
 
     def stop(self) -> Tree:

@@ -174,7 +174,7 @@ _ALIVE: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 
 @atexit.register
-def _give_up_at_exit() -> None:
+def _discard_at_exit() -> None:
     """Discards writers that are still open when the interpreter exits. `__del__` runs too late to issue warnings."""
     # Discard all, then warn: a warning can raise an exception, which must not leave temporary files behind.
     for writer in [writer for writer in list(_ALIVE) if writer._discard()]:
