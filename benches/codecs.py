@@ -1,4 +1,4 @@
-"""Every codec of ArrayRecord at its documented levels, one record a chunk: size and speed."""
+"""Every codec of ArrayRecord at its documented levels, compared with the original: size and speed, one record a chunk."""
 
 from __future__ import annotations
 
