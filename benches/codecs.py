@@ -1,4 +1,4 @@
-"""Every codec of ArrayRecord at its documented levels, compared with the original: size and speed, one record a chunk."""
+"""Every codec of ArrayRecord at its documented levels, one record a chunk, compared with the original."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def tables_of_stores(results: Results) -> Iterator[str]:
     found = results.found("stores")
     for size, rows in found["figures"].items():
         yield f"### {found['records'][size]:,} records of about {size}"
-        yield "Writing in MB/s, reading in microseconds a record; size: bytes in the files for each byte of the records."
+        yield "Writing in MB/s, reading in microseconds a record; size: bytes in the files for each byte of records."
         yield table(rows)
 
 
