@@ -179,7 +179,7 @@ def test_a_source_is_never_removed_for_new_shards_or_for_the_copy_of_another() -
     make("x.tfrecord", [b"x"])
     make("another.ffr", [b"another"])
     os.symlink("another.ffr", "x.ffr")
-    with pytest.raises(ValueError, match=r"is the source 'another.ffr' and would be replaced by 'x.tfrecord'"):
+    with pytest.raises(ValueError, match=r"source 'another.ffr' and would be replaced by the copy of 'x.tfrecord'"):
         anyrecord.convert(["x.tfrecord", "another.ffr"], ".", format="ffrecord", overwrite=True)
     assert sorted(anyrecord.open("a.ffr@2")) == RECORDS
     assert list(anyrecord.open("another.ffr")) == [b"another"]

@@ -251,7 +251,7 @@ def test_the_index_of_a_copy_will_do(path: str) -> None:
 
 def test_an_index_is_an_index(path: str) -> None:
     wrong: Any = 30
-    with pytest.raises(TypeError, match="index is an Index, not int"):
+    with pytest.raises(TypeError, match="index must be an Index, not int"):
         Scanner(path, index=wrong)
 
 

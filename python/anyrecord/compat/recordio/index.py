@@ -98,7 +98,7 @@ class Index:
         expected = "{} records in {} chunks".format(*self._counts)
         seen = "{} records in {} chunks".format(*found)
         raise anyrecord.FormatError(
-            f"the index does not belong to {records.paths[0]}: expected {expected}, found {seen}; "
+            f"the index belongs to another file, not to {records.paths[0]}: expected {expected}, found {seen}; "
             "load the index of this file",
             path=records.paths[0],
             expected=expected,
