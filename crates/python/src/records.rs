@@ -168,7 +168,7 @@ impl Records {
     /// view is released, even after `close`.
     fn buffer<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         let Some(position) = indices::one(index, self.view.len())? else {
-            return Err(PyTypeError::new_err("buffer() takes one record number, not several"));
+            return Err(PyTypeError::new_err("buffer() takes one record number (an integer)"));
         };
         let record = self.view.get(position);
         let plan = plan_one(py, &self.reader, record)?;
@@ -231,7 +231,7 @@ impl Records {
     /// `(position, file name, number in the file)` of the record at an index. It does not read the file.
     fn _place(&self, index: &Bound<'_, PyAny>) -> PyResult<(u64, String, u64)> {
         let Some(position) = indices::one(index, self.view.len())? else {
-            return Err(PyTypeError::new_err("pass one record number, not several"));
+            return Err(PyTypeError::new_err("pass one record number (an integer)"));
         };
         let (shard, record) = self.reader.shard_of(self.view.get(position)).map_err(Failure)?;
         Ok((position, self.reader.shards()[shard].name(), record))
@@ -257,7 +257,7 @@ impl Records {
     fn _locate(&self, index: &Bound<'_, PyAny>) -> PyResult<(String, u64, u64)> {
         self.reader.check_open().map_err(Failure)?;
         let Some(position) = indices::one(index, self.view.len())? else {
-            return Err(PyTypeError::new_err("locate() takes one record number, not several"));
+            return Err(PyTypeError::new_err("locate() takes one record number (an integer)"));
         };
         let (shard, record) = self.reader.shard_of(self.view.get(position)).map_err(Failure)?;
         let shard = &self.reader.shards()[shard];
