@@ -1,4 +1,4 @@
-"""Runs benchmarks, prints what they find and saves it. Without a name: all of them, as `make bench` does."""
+"""Runs benchmarks, prints their results and saves them. Without a name, it runs all, as `make bench` does."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 from benches.results import LATEST, Run, continued
 
 BENCHMARKS = {
-    "stores": "every store at every size, and how many times faster we are",
+    "stores": "every store at every size, and how many times faster anyrecord is",
     "curve": "reads of files of a thousand to ten million records",
-    "instructions": "instructions a record, counted by valgrind: for machines too noisy for clocks",
+    "instructions": "instructions a record, counted by valgrind: for machines that are too noisy to measure time",
     "codecs": "every codec at its documented levels: size and speed",
     "opening": "seconds and memory to open ten million records and many shards; files larger than memory",
-    "cold": "files that are not in the page cache, beside the device's own rate",
+    "cold": "files that are not in the page cache, compared with the rate of the disk",
     "cores": "batches decoded by several threads",
-    "in_place": "records without a copy, and read_into beside a plain copy",
-    "order": "what shuffling costs",
-    "conversion": "one large file into another format",
+    "in_place": "records without a copy, and read_into compared with a plain copy",
+    "order": "the cost of shuffling",
+    "conversion": "one large file converted to another format",
 }
 
 
 def main() -> None:
-    told = "\n".join(f"  {name:<14}{what}" for name, what in BENCHMARKS.items())
+    listed = "\n".join(f"  {name:<14}{what}" for name, what in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="python -m benches",
-        description=f"{__doc__}\n\n{told}",
+        description=f"{__doc__}\n\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, "all"], metavar="name", default="all")
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the data: a few minutes for everything")
     parser.add_argument("--only", default="", help="only sizes whose name contains this, such as 'KB'")
     parser.add_argument("--save", type=Path, default=LATEST, help="the JSON file that results are added to")
-    parser.add_argument("--folder", type=Path, help="where files are made; needs about 10 GB (default: TMPDIR)")
+    parser.add_argument("--folder", type=Path, help="the folder for files; needs about 10 GB (default: TMPDIR)")
     parser.add_argument(
         "--drop-caches", action="store_true", help="cold: empty the page cache of the whole machine, if permitted"
     )

@@ -1,8 +1,8 @@
-"""The committed counts of instructions, and whether the code at hand needs more: `make instructions`.
+"""Compares instruction counts with the committed baseline: `make instructions`.
 
-A count depends on the compilers, on the C library and on what the processor offers, so these stand beside the figures.
-A baseline of the same is binding; one of another toolchain or processor is only shown. The versions of dependencies
-are not among them: they are committed, so that what a new one costs is a change like any other.
+A count depends on the compilers, the C library and the features of the processor, so the baseline stores them. If they
+are the same here, a count above the baseline is a failure. If they differ, the baseline is only printed. The versions
+of dependencies are not stored: they are committed, so the cost of an upgrade shows like the cost of any other change.
 """
 
 from __future__ import annotations
@@ -22,32 +22,35 @@ from benches.tables import show
 
 BASELINE = Path(__file__).parent / "results" / "instructions.json"
 CHANGE = 0.03
-"""A figure may be this much above its baseline; what differs by more is marked."""
+"""A figure may be this much above its baseline. A larger difference is marked."""
 FEATURES = ("ssse3", "sse4_2", "pclmulqdq", "aes", "popcnt", "avx", "avx2", "bmi1", "bmi2", "abm", "fma")
-"""What the code, its dependencies and the C library choose by, as far as valgrind passes it on; not AVX-512."""
+"""The processor features by which the code, its dependencies and the C library select functions.
+
+Only features that valgrind passes on; AVX-512 is not one of them.
+"""
 ARM_FEATURES = ("asimd", "aes", "pmull", "crc32", "sve")
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Instructions a record, and what they were counted with."""
+    """Instructions a record, and the toolchain and processor that they were counted with."""
 
     counted_with: dict[str, str]
     instructions: dict[str, float]
 
 
 def load() -> Baseline:
-    told = json.loads(BASELINE.read_text())
-    return Baseline(told["counted_with"], told["instructions"])
+    stored = json.loads(BASELINE.read_text())
+    return Baseline(stored["counted_with"], stored["instructions"])
 
 
 def save(baseline: Baseline) -> None:
-    told = {"counted_with": baseline.counted_with, "instructions": rounded(baseline.instructions)}
-    BASELINE.write_text(json.dumps(told, indent=1) + "\n")
+    stored = {"counted_with": baseline.counted_with, "instructions": rounded(baseline.instructions)}
+    BASELINE.write_text(json.dumps(stored, indent=1) + "\n")
 
 
 def here() -> dict[str, str]:
-    """What instructions are counted with on this machine."""
+    """The toolchain and processor of this machine."""
     rustc = dict(line.split(": ", 1) for line in output("rustc", "-vV").splitlines() if ": " in line)
     return {
         "rustc": output("rustc", "-V"),
@@ -61,7 +64,7 @@ def here() -> dict[str, str]:
 
 
 def output(*command: str) -> str:
-    """What a command prints; "unknown" if it cannot be run."""
+    """The output of a command. "unknown" if it cannot be run."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -76,7 +79,7 @@ def c_library() -> str:
 
 
 def features() -> list[str]:
-    """What the processor offers, of what matters."""
+    """The features that this processor has, of those in `FEATURES` or `ARM_FEATURES`."""
     wanted = ARM_FEATURES if platform.machine() in ("aarch64", "arm64") else FEATURES
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -89,7 +92,7 @@ def features() -> list[str]:
 
 
 def differences(counted_with: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A line for each thing that is not what the baseline was counted with.
+    """A line for each tool or feature that differs from the baseline.
 
     >>> differences({"rustc": "1.95", "target": "x86_64"}, {"rustc": "1.96", "target": "x86_64"})
     ['rustc: 1.95 in the baseline, 1.96 here']
@@ -102,28 +105,28 @@ def differences(counted_with: Mapping[str, str], now: Mapping[str, str]) -> list
 
 
 def failures(found: Mapping[str, float], instructions: Mapping[str, float]) -> list[str]:
-    """A line for each figure that is too far above its baseline, that was not counted, or that has no baseline.
+    """A line for each figure that is too far above its baseline, was not counted, or has no baseline.
 
     >>> failures({"read": 104.0, "write": 50.0}, {"read": 100.0, "write": 100.0})
     ['read: 104 instructions a record, 100 in the baseline: +4.0 % SLOWER']
     """
-    told = []
+    lines = []
     for name, old in instructions.items():
         now = found.get(name)
         if now is None:
-            told.append(f"{name}: not counted, {old:,.0f} in the baseline")
+            lines.append(f"{name}: not counted, {old:,.0f} in the baseline")
         elif part(now, old) > CHANGE:
-            told.append(f"{name}: {now:,.0f} instructions a record, {old:,.0f} in the baseline: {change(now, old)}")
-    return told + [f"{name}: not in the baseline" for name in found if name not in instructions]
+            lines.append(f"{name}: {now:,.0f} instructions a record, {old:,.0f} in the baseline: {change(now, old)}")
+    return lines + [f"{name}: not in the baseline" for name in found if name not in instructions]
 
 
 def part(now: float, old: float) -> float:
-    """How much a figure is above another, as a part of it, without what rounding adds."""
+    """The relative increase of a figure, without rounding errors."""
     return round(now / old - 1, 9)
 
 
 def change(now: float | None, old: float | None) -> str:
-    """How much a figure differs from the baseline; a mark if that is more than chance.
+    """How much a figure differs from the baseline, with a mark if the difference is significant.
 
     >>> change(100, None), change(101, 100), change(110, 100), change(80, 100), change(None, 100)
     ('new', '+1.0 %', '+10.0 % SLOWER', '-20.0 % faster', 'not counted')
@@ -135,8 +138,8 @@ def change(now: float | None, old: float | None) -> str:
     return f"{more * 100:+.1f} %{mark}"
 
 
-def tell(found: Mapping[str, float], baseline: Baseline) -> None:
-    """Prints what was counted beside the baseline."""
+def print_table(found: Mapping[str, float], baseline: Baseline) -> None:
+    """Prints the counts next to the baseline."""
     rows = []
     for name, figure in found.items():
         old = baseline.instructions.get(name)
@@ -145,11 +148,11 @@ def tell(found: Mapping[str, float], baseline: Baseline) -> None:
 
 
 def check(found: Mapping[str, float], now: Mapping[str, str], baseline: Baseline) -> list[str]:
-    """Prints a table and a verdict; returns what is wrong. A baseline of another machine is not compared with."""
-    tell(found, baseline)
+    """Prints a table and a verdict. Returns the failures. It does not compare with a baseline of another machine."""
+    print_table(found, baseline)
     other = differences(baseline.counted_with, now)
     if other:
-        print("not compared: the baseline is of another toolchain or processor")
+        print("not compared: the baseline was made with another toolchain or processor")
         for line in other:
             print(f"  {line}")
         print("To compare on this machine, make a baseline of the code before your change:")
@@ -162,7 +165,7 @@ def check(found: Mapping[str, float], now: Mapping[str, str], baseline: Baseline
         print(line)
     passed = f"no figure is more than {CHANGE * 100:.0f} % above its baseline"
     print(f"FAILED: {len(wrong)} of {len(found)} figures" if wrong else passed)
-    print("make instructions-baseline makes the figures of the code at hand the baseline")
+    print("To replace the baseline with these figures, run: make instructions-baseline")
     return wrong
 
 
@@ -170,7 +173,7 @@ def main() -> None:
     from benches import instructions
 
     parser = argparse.ArgumentParser(prog="python -m benches.baseline", description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="make what is counted the baseline")
+    parser.add_argument("--write", action="store_true", help="replace the baseline with the new counts")
     is_written = parser.parse_args().write
     if shutil.which("valgrind") is None:
         if is_written:

@@ -1,4 +1,4 @@
-"""The page cache of the system: how files are made cold."""
+"""Removes files from the page cache."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 def forget(path: Path) -> None:
-    """Asks the system to drop a file from its cache; without that call, the file stays warm.
+    """Asks the system to drop a file from the page cache. If the system has no such call, the file stays in it.
 
-    Pages that are not on the disk yet, or that somebody has mapped, stay.
+    Pages that are not on disk yet, or that a process has mapped, stay in the cache.
     """
     if hasattr(os, "posix_fadvise"):
         descriptor = os.open(path, os.O_RDONLY)
@@ -21,7 +21,7 @@ def forget(path: Path) -> None:
 
 
 def forget_everything() -> bool:
-    """Empties the page cache of the whole machine; False where that is not permitted."""
+    """Empties the page cache of the whole machine. Returns False if that is not permitted."""
     try:
         os.sync()
         DROP_CACHES.write_text("1\n")

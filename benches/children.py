@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, so that their memory is their own."""
+"""Runs jobs in separate processes, to measure the memory of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRELUDE = """
 import json, sys, time
 
 def memory():
-    # Not what getrusage tells: that begins with the memory of the process that started this one.
+    # Not from getrusage: its peak includes the memory of the parent process.
     found = {}
     with open("/proc/self/status") as status:
         for line in status:
@@ -26,14 +26,17 @@ def answer(**found):
 
 
 def ask(script: str, *arguments: object) -> dict[str, Any]:
-    """What a script answers. It has `memory()` in MB, `answer(name=value)`, and its arguments in `sys.argv[1:]`."""
+    """Runs a script and returns its answer.
+
+    The script can call `memory()`, in MB, and `answer(name=value)`. Its arguments are in `sys.argv[1:]`.
+    """
     command = [sys.executable, "-c", PRELUDE + script, *map(str, arguments)]
     return last_line(subprocess.run(command, capture_output=True, text=True, check=False))
 
 
-def last_line(told: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The answer of a child that has ended."""
-    if told.returncode != 0:
-        raise SystemExit(f"a child ended with {told.returncode}:\n{told.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])
+def last_line(child: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The answer of a child process that has ended."""
+    if child.returncode != 0:
+        raise SystemExit(f"a child process ended with status {child.returncode}:\n{child.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
     return found

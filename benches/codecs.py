@@ -1,4 +1,4 @@
-"""Every codec of ArrayRecord at its documented levels, a record in each chunk: size and speed beside the original."""
+"""Every codec of ArrayRecord at its documented levels, one record a chunk, compared with the original."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ CODECS: dict[str, tuple[dict[str, Any], str]] = {
     "brotli:6": ({"codec": "brotli", "level": 6}, "brotli:6"),
     "brotli:11": ({"codec": "brotli", "level": 11}, "brotli:11"),
 }
-"""By the name of the codec: our options, and the original's."""
+"""For each codec, the options of anyrecord and the option string of the original."""
 
 SLOW = {"brotli:6": 2, "brotli:11": 20}
-"""A codec that packs slowly gets this part of the records."""
+"""A codec that compresses slowly gets one in this many records."""
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints a table for each size; returns the figures by size, codec and store."""
+    """Prints a table for each size. Returns the figures by size, codec and store."""
     print("writing in MB/s, reading in microseconds a record; both read the file that the original wrote")
-    print(f"slow codecs pack fewer records: {', '.join(f'{name} one in {part}' for name, part in SLOW.items())}\n")
+    print(f"slow codecs compress fewer records: {', '.join(f'{name} one in {part}' for name, part in SLOW.items())}\n")
     found: dict[str, Any] = {}
     for workload in WORKLOADS[1:]:
         if run.only not in workload.name:

@@ -1,4 +1,4 @@
-"""Cold files: what reads cost when nothing is in the page cache, beside what the disk itself can do."""
+"""Cold files: the cost of reads that are not in the page cache, compared with the rate of the disk."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ WAYS_TO_READ: dict[str, dict[str, Any]] = {"": {}, ', io="plain"': {"io": "plain
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints tables for FFRecord and ArrayRecord; returns microseconds a record by file and way."""
+    """Prints tables for FFRecord and ArrayRecord. Returns microseconds a record by file and way."""
     count = (100_000_000 if run.quick else 1_000_000_000) // RECORD_BYTES
     print(
-        f"{count:,} records of {RECORD_BYTES:,} bytes, incompressible; before each row the file leaves the page cache"
+        f"{count:,} incompressible records of {RECORD_BYTES:,} bytes; the file is removed from the page cache before "
+        "each row"
     )
-    print("disk: what the system says this process had read from it, read-ahead included\n")
+    print("disk: the bytes that the system has read from disk for this process, including read-ahead\n")
     ffrecord, array_record = run.folder / "cold.ffr", run.folder / "cold.array_record"
     write(ffrecord, count, num_records=count)
     write(array_record, count, codec="none", group_size=1)
@@ -60,7 +61,7 @@ def write(path: Path, count: int, **options: Any) -> None:
 
 
 def measure(run: Run, path: Path, count: int) -> dict[str, dict[str, float]]:
-    """Microseconds a record, the records read and MB from the disk, by way."""
+    """Microseconds a record, the number of records, and MB read from disk, by way."""
     picks = random.Random(3).sample(range(count), min(count, 20_480))
     few = picks[: 1000 if run.quick else 2000]
     batches = [picks[i : i + BATCH] for i in range(0, len(picks) - BATCH + 1, BATCH)]
@@ -87,7 +88,7 @@ def measure(run: Run, path: Path, count: int) -> dict[str, dict[str, float]]:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to read a cold file. It is closed afterwards: what somebody has mapped stays in the page cache."""
+    """One way to read a cold file. The file is closed afterwards, because mapped pages stay in the page cache."""
 
     open: Callable[[], Any]
     read: Callable[[Any, Any], object]
@@ -101,7 +102,7 @@ class Way:
             took = time.perf_counter() - begin
         read = disk_bytes() - before
         if 0 < read < reads * RECORD_BYTES / 2:
-            print(f"# only {read / 1e6:.1f} MB came from the disk: the file was not cold")
+            print(f"# only {read / 1e6:.1f} MB were read from disk: the file was not cold")
         return {"microseconds": took / reads * 1e6, "records": reads, "disk": read / 1e6}
 
 
@@ -133,8 +134,8 @@ def original_batches(reader: Any, batches: Sequence[Sequence[int]]) -> None:
 
 
 def epoch(run: Run, path: Path, count: int) -> dict[str, float]:
-    """A whole epoch in random order past the page cache, beside the disk alone on the same blocks."""
-    begin = path.stat().st_size - count * RECORD_BYTES  # samples stand at the end of the file, one after the other
+    """A whole epoch in random order, compared with the raw disk on the same blocks."""
+    begin = path.stat().st_size - count * RECORD_BYTES  # samples are at the end of the file, one after the other
     order = anyrecord.Permutation(count, seed=1).take(range(count)).tolist()
     starts = [begin + record * RECORD_BYTES for record in order]
     found = {f"disk alone, {depth} in flight": rate for depth, rate in device.rates(path, blocks(starts)).items()}
@@ -154,12 +155,12 @@ def epoch(run: Run, path: Path, count: int) -> dict[str, float]:
     best = max((rate for name, rate in found.items() if name.startswith("disk")), default=None)
     if best is not None:
         direct = found['anyrecord, io="direct"']
-        print(f'  io="direct" gets {direct / best:.0%} of the best that the disk did\n')
+        print(f'  io="direct" reaches {direct / best:.0%} of the best rate of the disk\n')
     return found
 
 
 def blocks(starts: Sequence[int]) -> list[tuple[int, int]]:
-    """The aligned blocks of the records that begin there."""
+    """The aligned blocks of the records that begin at these offsets."""
     return [device.aligned(start, start + RECORD_BYTES) for start in starts]
 
 
@@ -169,7 +170,7 @@ def make_cold(run: Run, path: Path) -> None:
 
 
 def disk_bytes() -> int:
-    """What the system read from disks for this process."""
+    """The bytes that the system has read from disk for this process."""
     try:
         for line in Path("/proc/self/io").read_text().splitlines():
             if line.startswith("read_bytes:"):

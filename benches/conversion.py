@@ -1,6 +1,6 @@
-"""Conversion of one large file: its speed and its memory, beside a plain loop over the original's writer.
+"""Conversion of one large file: speed and memory, compared with a plain loop that calls the original's writer.
 
-Each side runs in a process of its own, so that its peak is its own.
+Each way runs in a separate process, to measure its peak memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 def job(source, target):
     writer = ArrayRecordWriter(target, "group_size:1,zstd:3")
-    # As a file object, because the pages of a mapped file would count as memory.
+    # Opened as a file object, because the pages of a mapped file would count as memory.
     with open(source, "rb") as file:
         for record in anyrecord.open(file):
             writer.write(record)
@@ -42,7 +42,7 @@ import anyrecord
 {}
 begin = time.perf_counter()
 job(*sys.argv[1:])
-# Not what getrusage tells: that begins with the memory of the process that started this one.
+# Not from getrusage: its peak includes the memory of the parent process.
 with open("/proc/self/status") as status:
     print(time.perf_counter() - begin, re.search(r"VmHWM:\\s+([0-9]+)", status.read())[1])
 """
@@ -61,12 +61,12 @@ WAYS = [
     Way("original: loop over its writer", LOOP),
     Way("anyrecord.convert, one thread, not verified", OURS, ("unverified", "1")),
     Way("anyrecord.convert, not verified", OURS, ("unverified", "0")),
-    Way("anyrecord._convert", OURS, ("verified", "0")),
+    Way("anyrecord.convert", OURS, ("verified", "0")),
 ]
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints a table: seconds, MB of records in a second, and peak MB of memory."""
+    """Prints a table: seconds, MB of records a second, and peak memory in MB."""
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
         return report(Path(folder), 100_000_000 if run.quick else 1_000_000_000)
 
@@ -93,7 +93,7 @@ def report(folder: Path, total_bytes: int) -> dict[str, Any]:
 
 
 def make(path: Path, total_bytes: int) -> None:
-    """Text that compresses about as well as text does."""
+    """Writes a file of text that compresses about as well as natural text."""
     chance = random.Random(7)
     letters = b"abcdefghijklmnopqrstuvwxyz"
     words = [bytes(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(4000)]
@@ -105,7 +105,7 @@ def make(path: Path, total_bytes: int) -> None:
 
 
 def measure(way: Way, source: Path, target: Path) -> tuple[float, int]:
-    """Seconds, and the peak of memory in KB."""
+    """Seconds, and peak memory in KB."""
     command = [sys.executable, "-c", TIMED.format(way.script), str(source), str(target), *way.arguments]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return float(printed[0]), int(printed[1])

@@ -1,4 +1,4 @@
-"""Batches decoded by several threads: 4 KB of text, zstd, a record in each chunk."""
+"""Batches decoded by several threads: records of 4 KB of text, zstd, one record a chunk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THREADS = (1, 2, 4, 8, 16)
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints microseconds a record by the number of threads; returns them by who has the threads."""
+    """Prints microseconds a record by the number of threads. Returns them by who starts the threads."""
     path = run.folder / "cores.array_record"
     with anyrecord.create(path, codec="zstd", level=3, group_size=1, durable=False) as out:
         out.write_many(WORKLOADS[1].make(10 if run.quick else 1))

@@ -1,4 +1,4 @@
-"""The flat curve: what a read costs in files of a thousand to ten million records."""
+"""The cost of a read by file length, from a thousand to ten million records. The curve should be flat."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from benches.timing import each, enough, in_batches, random_picks, timed
 
 WAYS = ("single", "batch")
 SECONDS = 0.3
-"""About how long one store is read in one round."""
+"""About how long one store is read in one round, in seconds."""
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints microseconds a record by length of the file; returns them by way, store and length."""
+    """Prints microseconds a record by length of the file. Returns them by way, store and length."""
     lengths = numbered.lengths(run)
     found: dict[str, dict[str, dict[str, float]]] = {way: {} for way in WAYS}
     for length in lengths:
@@ -40,7 +40,7 @@ def main(run: Run) -> dict[str, Any]:
         print(f"  from {lengths[0]:,} to {lengths[-1]:,} records: {grown:.2f}x; the mmap-slice loop {loop_grown:.2f}x")
         if way == "single":
             print("  (array_record: seek and read, no threads)")
-        print("  (what both grow by are the caches of the processor; `instructions` counts without them)\n")
+        print("  (both grow because of misses in the processor's caches; `instructions` does not depend on them)\n")
     return {"record_bytes": numbered.RECORD_BYTES, "microseconds": found}
 
 
@@ -62,7 +62,7 @@ def measure(run: Run, length: int) -> dict[str, dict[str, float]]:
         store.settle(run.folder)
         store.open()
         if store.one(length - 1) != numbered.record(length - 1):
-            raise SystemExit(f"{store.name} gives a wrong record")
+            raise SystemExit(f"{store.name} returned a wrong record")
         jobs.append(("single", store, store.one, enough(store.one, picks, SECONDS)))
         jobs.append(("batch", store, store.batch, enough(store.batch, in_batches(picks), SECONDS)))
     best: dict[str, dict[str, float]] = {way: {} for way in WAYS}

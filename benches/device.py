@@ -1,6 +1,6 @@
-"""The disk alone: how fast it gives the same aligned ranges, past the page cache, with so many in flight.
+"""The rate of the raw disk for the same aligned ranges, without the page cache, by the number of reads in flight.
 
-A small program does it (`crates/core/examples/raw_disk.rs`), through io_uring, and gives what it read to nobody.
+A small program reads them with io_uring and discards the data (`crates/core/examples/raw_disk.rs`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROGRAM = ROOT / "target" / "release" / "examples" / "raw_disk"
 
 
 def aligned(begin: int, end: int) -> tuple[int, int]:
-    """The blocks that hold a range.
+    """The aligned range that holds a range.
 
     >>> aligned(5000, 9000)
     (4096, 12288)
@@ -28,7 +28,7 @@ def aligned(begin: int, end: int) -> tuple[int, int]:
 
 
 def rates(path: Path, ranges: Sequence[tuple[int, int]]) -> dict[str, float]:
-    """Ranges a second, by how many were in flight. Empty, with the reason printed, where it cannot be measured."""
+    """Ranges a second, by the number in flight. If it cannot be measured, prints the reason and returns nothing."""
     if not build():
         return {}
     found = {}
@@ -36,25 +36,25 @@ def rates(path: Path, ranges: Sequence[tuple[int, int]]) -> dict[str, float]:
     for depth in DEPTHS:
         few = ranges if depth > 1 else ranges[: max(1, len(ranges) // 8)]
         with tempfile.NamedTemporaryFile() as wanted:
-            # The last block of a file may be shorter than a block; the disk gives all of it.
+            # The last block can be longer than the rest of the file; the read then ends with the file.
             inside = [(begin, end - begin) for begin, end in few if begin < size]
             wanted.write(b"".join(struct.pack("<QQ", *piece) for piece in inside))
             wanted.flush()
-            told = subprocess.run(
+            done = subprocess.run(
                 [str(PROGRAM), str(path), wanted.name, str(depth)], capture_output=True, text=True, check=False
             )
-        if told.returncode != 0:
-            print(f"# the disk alone cannot be measured: {told.stderr.strip()[-200:]}")
+        if done.returncode != 0:
+            print(f"# the raw disk cannot be measured: {done.stderr.strip()[-200:]}")
             return {}
-        found[str(depth)] = float(told.stdout.split()[1])
+        found[str(depth)] = float(done.stdout.split()[1])
     return found
 
 
 def build() -> bool:
-    """Makes the program, unless it is there and there is no cargo."""
+    """Builds the program. Without cargo, uses one that was built before. Returns whether there is a program."""
     if shutil.which("cargo") is None:
         if not PROGRAM.exists():
-            print("# the disk alone is not measured: cargo is missing")
+            print("# the raw disk is not measured: cargo is missing; install Rust from https://rustup.rs")
         return PROGRAM.exists()
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--package", "anyrecord", "--example", "raw_disk"]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -1,8 +1,8 @@
-"""Figures of the real library measured elsewhere, scaled by the mmap-slice row.
+"""Figures of libraries that were measured on another machine, scaled by the mmap-slice loop.
 
 FFRecord's own library and the Go library of RecordIO cannot be installed from the registry, so they do not run here.
-They were measured on another machine together with the mmap-slice loop. A read is scaled by how that loop does here and
-did there; writing is given as it was measured there.
+They were measured on another machine together with the mmap-slice loop. Read times are multiplied by the time of that
+loop here, divided by its time there. Write rates are not scaled.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ THERE = {
     "batch": (0.37, 0.75, 7.7),
     "in order": (0.09, 0.28, 4.9),
 }
-"""The mmap-slice loop on that machine, microseconds a record, for each size."""
+"""The mmap-slice loop on the other machine: microseconds a record for each size."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """A library that was measured elsewhere: a figure for each size, by way."""
+    """A library that was measured on another machine: a figure for each size, by way."""
 
     title: str
     figures: dict[str, tuple[float, float, float]]
@@ -48,7 +48,7 @@ LIBRARIES = {
 
 
 def scaled(name: str, workload: str, mmap_slice: dict[str, float]) -> dict[str, float]:
-    """What the library would need here, as far as the mmap-slice loop tells."""
+    """The estimated figures of the library on this machine, scaled by the mmap-slice loop."""
     if workload not in SIZES:
         return {}
     at = SIZES.index(workload)

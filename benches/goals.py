@@ -1,4 +1,4 @@
-"""Goals: how many times faster than whom we mean to be, and whether we are."""
+"""Goals: how many times faster anyrecord should be than each store, and whether it is."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ GOALS: dict[tuple[str, str], dict[str, Least]] = {
 
 
 def goal(ours: str, against: str, way: str, workload: str) -> float | None:
-    """The least ratio that we aim at, where there is a goal."""
+    """The least ratio that is the goal. None if there is no goal."""
     least = GOALS.get((ours, against), {}).get(way)
     return least[SIZES.index(workload)] if least and workload in SIZES else None
 
 
 def verdict(ratio: float, least: float | None) -> str:
-    """A ratio, and what was aimed at.
+    """A ratio as text, compared with its goal.
 
     >>> verdict(6.42, 6.0), verdict(0.9, 1.0), verdict(1.5, None)
     ('goal 6.0x: reached 6.4x', 'goal 1.0x: missed, 0.90x', '1.5x')
@@ -69,7 +69,7 @@ def verdict(ratio: float, least: float | None) -> str:
 
 
 def times(ratio: float) -> str:
-    """A ratio with as many digits as mean something.
+    """A ratio as text, with its significant digits.
 
     >>> times(0.666), times(12.34), times(12345.6)
     ('0.67x', '12.3x', '12,346x')

@@ -1,4 +1,4 @@
-"""Records without a copy, and with one: `buffer` and `read_into`, beside a plain copy by as many threads."""
+"""`buffer`, which copies nothing, and `read_into`, compared with a plain copy by the same number of threads."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def look(records: Records) -> None:
 
 
 def copy(pool: ThreadPoolExecutor, out: Any, source: Any) -> None:
-    """Each thread copies its part; numpy gives Python's lock away meanwhile."""
+    """Each thread copies its part. numpy releases the GIL while it copies."""
     part = -(-len(out) // machine.cores())
     begins = range(0, len(out), part)
     list(pool.map(lambda at: np.copyto(out[at : at + part], source[at : at + part]), begins))

@@ -1,7 +1,7 @@
-"""Instructions a record, counted by valgrind: the same on a busy machine as on a quiet one.
+"""Instructions a record, counted by valgrind. The count is the same on a busy machine and on a quiet one.
 
-The core alone reads and writes files, and callgrind counts between marks in that program. `benches/baseline.py`
-compares with what was committed.
+A small program calls the core without Python, and callgrind counts between marks in that program. `benches/baseline.py`
+compares the counts with the committed baseline.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from benches.workloads import WORKLOADS, Workload
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "target" / "release" / "examples" / "hot_paths"
 FLAT = 0.05
-"""How much a curve may rise and still be flat."""
+"""How much a curve may rise and still count as flat."""
 READS = ("single", "batch", "order")
 WAYS = (*READS, "write")
 SIZES = WORKLOADS[:2]
 WARM = COUNT = 1024
-"""Records that are read or written before counting begins, and then."""
+"""How many records are read or written before counting begins, and how many are counted."""
 DISTURBED = 3
-"""The status of the program when the file was warm for one part of the count and cold for the other."""
+"""The exit status of the program if the file left or entered the page cache while it counted."""
 TRIES = 5
 BY_THE_CLOCK = "waits::happened"
-"""A function that a read calls only if it took long, which depends on the machine and its load: it is not counted."""
+"""A function that a read calls only if the read was slow. That depends on the machine's load, so it is not counted."""
 PLAIN_COPIES = "glibc.cpu.hwcaps=-ERMS,-FSRM"
-"""Has the C library copy by loops, not by one instruction, which valgrind would count once a byte."""
+"""Makes the C library copy with loops, not with one instruction that valgrind would count once for each byte."""
 MISSING = "valgrind is missing: install it (Debian: apt install valgrind; macOS has none) to count instructions"
 
 
@@ -55,7 +55,7 @@ KINDS = [
     Kind("ffrecord", ".ffr"),
     Kind("array_record none", ".array_record", {"codec": "none", "group_size": 1}),
     Kind("array_record zstd", ".array_record", {"codec": "zstd", "level": 3, "group_size": 1}),
-    # At random it would be the cache of decoded chunks that is measured.
+    # No random reads: they would measure the cache of decoded chunks.
     Kind("array_record g256 zstd", ".array_record", {"codec": "zstd", "level": 3, "group_size": 256}, WAYS[2:]),
     Kind("recordio none", ".recordio", {"codec": "none"}),
     Kind("recordio snappy", ".recordio", {"codec": "snappy"}),
@@ -64,14 +64,14 @@ KINDS = [
 
 
 def main(run: Run) -> dict[str, float] | None:
-    """Prints instructions a record beside the baseline; returns them by a name for each."""
+    """Prints instructions a record next to the baseline. Returns them by name."""
     if shutil.which("valgrind") is None:
         print(f"{MISSING}\n")
         return None
     found = hot_paths(SIZES[:1] if run.quick else SIZES)
     print("instructions a record in the core, in all its threads, without Python and without the kernel")
-    print("(valgrind offers no AVX-512, so code that uses it here counts as the code for older processors does)\n")
-    baseline.tell(found, baseline.load())
+    print("(valgrind has no AVX-512, so the code for older processors is counted instead)\n")
+    baseline.print_table(found, baseline.load())
     lengths = numbered.lengths(run)
     for length in lengths:
         for way, figure in count(numbered.array_record(run, length), READS[:2]).items():
@@ -81,7 +81,7 @@ def main(run: Run) -> dict[str, float] | None:
 
 
 def hot_paths(sizes: Sequence[Workload]) -> dict[str, float]:
-    """Instructions for a record, for every kind of file, size and way. The same records in every run."""
+    """Instructions a record, for every kind of file, size and way. The records are the same in every run."""
     build()
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +97,7 @@ def hot_paths(sizes: Sequence[Workload]) -> dict[str, float]:
 
 
 def build() -> None:
-    """Builds the program that is counted, from the sources as they are."""
+    """Builds the program whose instructions are counted."""
     if shutil.which("cargo") is None:
         raise SystemExit("cargo is missing: install Rust from https://rustup.rs to count instructions")
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--package", "anyrecord", "--example", "hot_paths"]
@@ -105,30 +105,30 @@ def build() -> None:
 
 
 def count(path: Path, ways: tuple[str, ...], options: dict[str, Any] | None = None) -> dict[str, float]:
-    """Instructions for a record, by way."""
+    """Instructions a record, by way."""
     given = [f"{key}={value}" for key, value in (options or {}).items()]
     for _ in range(TRIES):
-        # Reads of what is not in the page cache go other ways.
+        # Bring the file into the page cache. Reads that miss it take other code paths.
         with path.open("rb") as file:
             while file.read(1 << 20):
                 pass
         with tempfile.TemporaryDirectory() as folder:
             parts = Path(folder) / "part"
-            told = counted_run(parts, [path.name, str(WARM), str(COUNT), *ways, *given], path.parent)
-            if told.returncode == 0:
-                # Every other part is what counts; between them the next way warms up.
+            done = counted_run(parts, [path.name, str(WARM), str(COUNT), *ways, *given], path.parent)
+            if done.returncode == 0:
+                # Only every second part counts. In the parts between them, the next way warms up.
                 return {
                     way: total(parts.with_suffix(f".{2 * i + 2}").read_text()) / COUNT for i, way in enumerate(ways)
                 }
-            if told.returncode != DISTURBED:
-                raise SystemExit(f"counting the instructions of {path.name} failed:\n{told.stderr[-2000:]}")
+            if done.returncode != DISTURBED:
+                raise SystemExit(f"counting the instructions of {path.name} failed:\n{done.stderr[-2000:]}")
     raise SystemExit(f"{path} was dropped from the page cache {TRIES} times while it was read: run this again")
 
 
 def counted_run(parts: Path, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the program in a folder; what was counted goes to files beside `parts`."""
+    """Runs the program in a folder. callgrind writes its counts to files whose names begin with `parts`."""
     callgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={parts}", "--dump-before=*hot_paths::mark*"]
-    # In this order: the first turns counting at the start off.
+    # The order matters: the first option turns off counting at the start, the second turns it on again.
     outside = [f"--toggle-collect=*{BY_THE_CLOCK}*", "--collect-atstart=yes"]
     command = [*callgrind, *outside, str(PROGRAM), *arguments]
     environment = {**os.environ, "GLIBC_TUNABLES": PLAIN_COPIES}
@@ -136,14 +136,14 @@ def counted_run(parts: Path, arguments: list[str], folder: Path) -> subprocess.C
 
 
 def total(part: str) -> int:
-    """The sum in a file of callgrind.
+    """The total in a callgrind file.
 
     >>> total("events: Ir\\ntotals: 1234\\n")
     1234
     """
     found = re.search(r"^totals: (\d+)$", part, re.MULTILINE)
     if found is None or found[1] == "0":
-        raise SystemExit("callgrind wrote a file without a sum")
+        raise SystemExit("callgrind wrote a file without a total")
     return int(found[1])
 
 

@@ -1,7 +1,8 @@
-"""Iteration over a file larger than the memory allowed: memory stays as it is, and so does the cost of a record.
+"""Iteration over a file larger than the allowed memory. Memory use and the cost of a record should not grow.
 
-With `--cgroup FOLDER`, an empty memory cgroup that is ours to use, the child and its page cache are held to a limit.
-Without it, its own memory is limited by the system (RLIMIT_DATA), the page cache is not, and what is resident is shown.
+With `--cgroup FOLDER`, an empty memory cgroup that this program may use, the memory and the page cache of the child
+process are limited. Without it, only the child's own memory is limited (RLIMIT_DATA). The page cache is not limited,
+and the table shows the resident memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from benches.tables import number, show
 
 TENTHS = 10
 LEAST_BYTES = 96 << 20
-"""What Python itself and the stacks of threads need, and some more."""
+"""Enough for Python itself and the stacks of threads, with a reserve."""
 
 SCRIPT = """
 import anyrecord
@@ -39,7 +40,7 @@ answer(parts=parts, records=count)
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints memory and cost by tenths of the file; returns them by way of reading."""
+    """Prints memory and cost by tenths of the file. Returns them by way of reading."""
     path = numbered.array_record(run, numbered.lengths(run)[-1])
     size = path.stat().st_size
     limit = max(LEAST_BYTES, size // (4 if run.cgroup else 8))
@@ -53,7 +54,7 @@ def main(run: Run) -> dict[str, Any]:
         what = {"microseconds a record": "microseconds", "resident MB": "VmRSS", "of them its own": "RssAnon"}
         rows = [(title, [number(part[name]) for part in parts]) for title, name in what.items()]
         show(f'io="{io}", by tenths of the file', [f"{i + 1}/{TENTHS}" for i in range(len(parts))], rows)
-        # The first tenth is when memory is taken; afterwards there is no reason to take more.
+        # Memory is allocated during the first tenth. After that it should not grow.
         grown = parts[-1]["RssAnon"] - parts[0]["RssAnon"]
         costs = sorted(part["microseconds"] for part in parts)
         spread = costs[-1] / costs[len(costs) // 2]
@@ -62,7 +63,7 @@ def main(run: Run) -> dict[str, Any]:
 
 
 def iterate(path: Path, io: str, limit: int, cgroup: Path | None) -> list[dict[str, float]]:
-    """What a child with so much memory tells of each tenth."""
+    """Iterates in a child process with limited memory. Returns the figures of each tenth."""
 
     def confine() -> None:
         if cgroup is None:
@@ -73,6 +74,6 @@ def iterate(path: Path, io: str, limit: int, cgroup: Path | None) -> list[dict[s
             (cgroup / "cgroup.procs").write_text("0")
 
     command = [sys.executable, "-c", PRELUDE + SCRIPT, str(path), io]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=confine)
-    parts: list[dict[str, float]] = last_line(told)["parts"]
+    child = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=confine)
+    parts: list[dict[str, float]] = last_line(child)["parts"]
     return parts

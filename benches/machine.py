@@ -1,4 +1,4 @@
-"""The machine that figures come from, and the versions of what was measured."""
+"""Describes the machine, and the versions of the measured packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PACKAGES = ("anyrecord", "array_record", "bagz", "grain", "lmdb", "numpy", "tfre
 
 
 def describe(folder: Path) -> dict[str, str]:
-    """What the figures depend on; files are in `folder`."""
+    """Everything that the figures depend on. `folder` holds the files."""
     return {
         "cpu": processor(),
         "cores": str(cores()),

@@ -1,4 +1,4 @@
-"""Files of very many small records: how reads cost the same in a file of any length."""
+"""Files of very many small records, to show that the cost of a read does not depend on the length of the file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import anyrecord
 from benches.results import Run
 
 RECORD_BYTES = 120
-"""So that a file of ten million records is about 2 GB."""
+"""A file of ten million records is then about 2 GB."""
 
 
 def record(number: int) -> bytes:
-    """The record with a number, which begins with it."""
+    """The record with this number. It begins with the number."""
     return (b"%d " % number).ljust(RECORD_BYTES, b"abcdefgh"[number % 8 : number % 8 + 1])
 
 
@@ -23,7 +23,7 @@ def records(count: int) -> Iterator[bytes]:
 
 
 def array_record(run: Run, count: int) -> Path:
-    """An uncompressed ArrayRecord file with a record in each chunk. Made once in a run."""
+    """An uncompressed ArrayRecord file with one record a chunk. Written once in a run."""
     path = run.folder / f"{count}.array_record"
     if not path.exists():
         with anyrecord.create(path, codec="none", group_size=1, durable=False) as out:
@@ -32,7 +32,7 @@ def array_record(run: Run, count: int) -> Path:
 
 
 def raw(run: Run, count: int) -> Path:
-    """The same records and nothing else, for a loop that slices a map."""
+    """A file with only the same records, for the mmap-slice loop."""
     path = run.folder / f"{count}.raw"
     if not path.exists():
         with open(path, "wb") as out:
@@ -41,5 +41,5 @@ def raw(run: Run, count: int) -> Path:
 
 
 def lengths(run: Run) -> list[int]:
-    """A thousand to ten million."""
+    """A thousand to ten million records."""
     return [10**power for power in range(3, 7 if run.quick else 8)]

@@ -18,7 +18,7 @@ GOAL = 3.0
 SHARDS = (64, 1000)
 RECORDS_IN_A_SHARD = 1000
 
-# Each opens the files in sys.argv[1:] in `opened()` and reads one record in `first()`; the package is loaded before.
+# In each script, `opened()` opens the files in sys.argv[1:] and `first()` reads one record. The import is not measured.
 OURS = """
 import anyrecord
 def opened():
@@ -72,7 +72,7 @@ answer(seconds=seconds, every=every, files=len(os.listdir("/proc/self/fd")), mem
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints the three tables; returns what is in them."""
+    """Prints the three tables and returns their content."""
     return {"one file": one_file(run), "shards": many_shards(run), "larger than memory": larger.main(run)}
 
 
@@ -93,14 +93,12 @@ def one_file(run: Run) -> dict[str, Any]:
             best = found.setdefault(name, asked)
             found[name] = {what: min(best[what], asked[what]) for what in best}
     rows = [(name, [number(row[what]) for what in ("seconds", "stays", "peak")]) for name, row in found.items()]
-    title = (
-        f"opening one ArrayRecord file of {count:,} records (group_size=1), in a process of its own, page cache warm"
-    )
+    title = f"opening one ArrayRecord file of {count:,} records (group_size=1), in a separate process, page cache warm"
     show(title, ["seconds", "MB more", "MB more at the peak"], rows)
     ours = found["anyrecord"]
     theirs = {what: min(found[name][what] for name in ways if name.startswith("array_record")) for what in ours}
-    for what, told in {"seconds": "faster", "stays": "smaller", "peak": "smaller at the peak"}.items():
-        print(f"  times {told} than the better of the original's: {verdict(theirs[what] / ours[what], GOAL)}")
+    for what, adjective in {"seconds": "faster", "stays": "smaller", "peak": "smaller at the peak"}.items():
+        print(f"  times {adjective} than the better reader of the original: {verdict(theirs[what] / ours[what], GOAL)}")
     print()
     return found
 
@@ -123,7 +121,7 @@ def many_shards(run: Run) -> dict[str, Any]:
 
 
 def shards(run: Run, count: int) -> list[Path]:
-    """So many files; made once in a run."""
+    """`count` files. Written once in a run."""
     folder = run.folder / f"{count} shards"
     folder.mkdir(exist_ok=True)
     paths = [folder / f"{shard:05}.array_record" for shard in range(count)]

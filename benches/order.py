@@ -1,4 +1,4 @@
-"""What order costs: the permutation itself, a shuffled pass over a warm file, and when a block shuffle pays."""
+"""The cost of shuffling: the permutation itself, a shuffled pass over a warm file, and when a block shuffle pays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE = 1_000_000
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints all three tables; returns what is in them."""
+    """Prints all three tables and returns their content."""
     found: dict[str, Any] = {"permutation, ns": permutations(run.rounds)}
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
         found["a pass, microseconds a record"] = shuffled_passes(Path(folder), run.rounds)
@@ -53,7 +53,7 @@ def permutations(rounds: int) -> dict[str, Any]:
 def shuffled_passes(folder: Path, rounds: int) -> dict[str, Any]:
     found = {}
     print(f"a pass over a warm FFRecord file in batches of {BATCH}, microseconds a record, best of {rounds}")
-    print("  (a shuffled pass beside batches of the same record numbers, worked out before; the goal is at most 1.5x)")
+    print("  (a shuffled pass compared with batches of the same precomputed record numbers; the goal is at most 1.5x)")
     for workload in WORKLOADS:
         path = folder / "warm.ffr"
         with anyrecord.create(path, durable=False, overwrite=True, num_records=workload.records) as out:
@@ -85,7 +85,7 @@ def block_shuffles(folder: Path, rounds: int) -> dict[str, Any]:
     grouped = folder / "grouped.array_record"
     with anyrecord.create(grouped, codec="zstd", group_size=100, durable=False) as out:
         out.write_many(WORKLOADS[0].make())
-    # A cache of 8 MiB stands for a data set larger than memory.
+    # The cache of 8 MiB is smaller than the data, as it is for a data set larger than memory.
     warm = "ArrayRecord, zstd, chunks of 100, warm"
     found[warm] = compare(warm, lambda: anyrecord.open(grouped, cache_bytes=8 << 20), None, 1)
     cold = folder / "cold.ffr"
@@ -96,7 +96,7 @@ def block_shuffles(folder: Path, rounds: int) -> dict[str, Any]:
         forget(cold)
         return anyrecord.open(cold)
 
-    # A tenth of an epoch: the whole of it would leave the file in memory, as no large data set is.
+    # Only a tenth of an epoch: a whole epoch would bring all of the file into the page cache.
     title = "FFRecord, 4 KB, blocks of 64, the first tenth of a cold file"
     found[title] = compare(title, open_cold, 64, rounds, part=10)
     print()
@@ -116,8 +116,8 @@ def compare(title: str, open: Callable[[], Records], block: int | None, rounds: 
                 order = order[: len(order) // part]
                 figure = len(order) / timed(partial(in_batches, order)) / 1e3
             speed[name] = max(figure, speed.get(name, 0))
-    told = ", ".join(f"{name} {figure:,.0f}" for name, figure in speed.items())
-    print(f"  {title}: {told} ({speed['block shuffle'] / speed['full shuffle']:.1f}x)")
+    listed = ", ".join(f"{name} {figure:,.0f}" for name, figure in speed.items())
+    print(f"  {title}: {listed} ({speed['block shuffle'] / speed['full shuffle']:.1f}x)")
     return speed
 
 

@@ -1,4 +1,4 @@
-"""Ourselves, in every format."""
+"""anyrecord as a store, in every format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benches.store import READS, WRITES, Store
 
 
 class Anyrecord(Store):
-    """One of our formats with its options. `reads`: the file of another store, read instead of ours if it is there."""
+    """One format of anyrecord with its options. `reads`: the file of another store, which is read if it exists."""
 
     ways = (*WRITES, *READS)
     package = "anyrecord"
@@ -27,11 +27,11 @@ class Anyrecord(Store):
 
     def writes(self) -> dict[str, Callable[[list[bytes]], object]]:
         if not self.checksums:
-            return {}  # the file of the store of the same name that checks
+            return {}  # it reads the file of the store that checks
         return {"write": self.write, "write_many": self.write_many, "durable": partial(self.write, durable=True)}
 
     def _create(self, records: list[bytes], durable: bool) -> anyrecord.Writer:
-        # FFRecord's own writer demands the number of samples, so this one gets it, too.
+        # FFRecord's own writer needs the number of samples, so this writer gets it, too.
         count = len(records) if self.file.endswith(".ffr") else None
         return anyrecord.create(self.path, durable=durable, num_records=count, **self.options)
 
@@ -66,7 +66,7 @@ class Anyrecord(Store):
 
 
 def ours() -> list[Store]:
-    """Every format. ArrayRecord reads the very file that the original wrote."""
+    """Every format. ArrayRecord reads the same file as the original."""
     return [
         Anyrecord("anyrecord ffrecord", "ours.ffr"),
         Anyrecord("anyrecord ffrecord unchecked", "ours.ffr", checksums=False),

@@ -1,4 +1,4 @@
-"""The peers: what the registry offers for keeping records in files, each called as it is fastest."""
+"""The other libraries: those in the registry that store records in files. Each is called in its fastest way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benches.store import Store
 
 
 class MmapSlice(Store):
-    """A Python loop slicing a map, with the offsets in an array: what anybody could write, and no checksums."""
+    """A plain Python loop that slices a memory map, with the offsets in an array. It has no checksums."""
 
     package = "mmap"
 
@@ -49,10 +49,10 @@ class MmapSlice(Store):
 
 
 class ArrayRecord(Store):
-    """The real `array_record` at its best.
+    """The real `array_record` with its fastest options.
 
-    One reader without threads that read ahead, for seek and read, singly and in order; its parallel reader for
-    batches and for everything at once.
+    Single reads and reads in order use a reader without read-ahead threads, with seek and read. Batches and `all` use
+    its parallel reader.
     """
 
     package = "array_record"
@@ -97,7 +97,7 @@ class ArrayRecord(Store):
 
 
 class ArrayRecordSource(Store):
-    """The real `array_record` as Grain calls it: the data source, over the file that the one above wrote."""
+    """The data source of the real `array_record`, which Grain uses. It reads the file that `ArrayRecord` wrote."""
 
     ways = ("single", "batch")
     package = "array_record"
@@ -118,7 +118,7 @@ class ArrayRecordSource(Store):
 
 
 class Bagz(Store):
-    """bagz; the suffix says whether it compresses. It has no checksums."""
+    """bagz. The suffix of the file decides whether it compresses. It has no checksums."""
 
     package = "bagz"
 
@@ -152,7 +152,7 @@ class Bagz(Store):
 
 
 class Lmdb(Store):
-    """LMDB under the numbers of the records, one transaction for everything. It has no checksums."""
+    """LMDB with the record numbers as keys, and one transaction for all records. It has no checksums."""
 
     package = "lmdb"
 
@@ -194,7 +194,7 @@ class Lmdb(Store):
 
 
 class TfRecord(Store):
-    """The `tfrecord` package, which needs no TensorFlow: in order only, and it checks no checksums when reading."""
+    """The `tfrecord` package, which needs no TensorFlow. It reads only in order and checks no checksums."""
 
     ways = ("write", "in order")
     package = "tfrecord"
@@ -212,7 +212,7 @@ class TfRecord(Store):
                 out.write(checksum(record))
 
     def open(self) -> None:
-        """Every pass opens the file itself."""
+        """Does nothing: every pass opens the file itself."""
 
     def in_order(self) -> None:
         from tfrecord.reader import tfrecord_iterator
@@ -222,7 +222,7 @@ class TfRecord(Store):
 
 
 def peers() -> list[Store]:
-    """All of them."""
+    """All other libraries."""
     return [
         MmapSlice("mmap slice", "raw"),
         ArrayRecord("array_record g1 none", "original none", "group_size:1,uncompressed"),

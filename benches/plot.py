@@ -1,7 +1,7 @@
-"""Pictures and tables for the documentation, from saved results alone.
+"""Makes the pictures and tables of the documentation from saved results.
 
-python -m benches.plot benches/results/NAME.json              # docs/images/*.svg, and the figures in docs/speed.md
-python -m benches.plot benches/results/NAME.json --markdown   # the table of the README, to be pasted
+python -m benches.plot benches/results/NAME.json              # writes docs/images/*.svg, and figures to docs/speed.md
+python -m benches.plot benches/results/NAME.json --markdown   # prints the table of the README
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benches.results import LATEST, Results, load
 
 DOCS = Path(__file__).parents[1] / "docs"
 FIGURES = "## Figures\n"
-"""The heading in docs/speed.md from which on everything is made here."""
+"""Everything after this heading in docs/speed.md is generated."""
 
 OURS, OTHERS = "#c2410c", ("#1d4ed8", "#0f766e", "#7c3aed", "#64748b", "#a16207")
 MARKS = {"single": "o", "batch": "s", "in order": "^"}
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def draw(results: Results, images: Path) -> Iterable[Path]:
-    """Draws everything that the results have figures for."""
+    """Draws every picture that the results have figures for."""
     for name, picture in {"stores": stores, "curve": curve, "cores": cores}.items():
         found = results.found(name)
         if found:
@@ -63,7 +63,7 @@ def draw(results: Results, images: Path) -> Iterable[Path]:
 
 
 def canvas(columns: int, width: float, height: float) -> tuple[Any, Sequence[Any]]:
-    """A figure with panels beside each other, drawn without a screen, the same bytes every time."""
+    """A figure with panels in a row. It needs no screen, and gives the same bytes every time."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -105,7 +105,7 @@ def stores(found: Any, path: Path) -> None:
 
 
 def plain_numbers(axis: Any) -> None:
-    """Labels 1, 2 and 5 as they are written, without powers."""
+    """Labels ticks with plain numbers (1, 2, 5), not with powers of ten."""
     from matplotlib import ticker
 
     axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5), numticks=12))
@@ -136,7 +136,7 @@ def curve(found: Any, path: Path) -> None:
 
 
 def cores(found: Any, path: Path) -> None:
-    """How many times faster by the number of threads."""
+    """The speed-up by the number of threads."""
     figure, (panel,) = canvas(1, 4.5, 3.2)
     for color, (name, row) in zip((OURS, *OTHERS), found.items(), strict=False):
         threads = [int(count) for count in row if count.isdigit()]

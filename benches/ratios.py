@@ -1,4 +1,4 @@
-"""How many times faster: the arithmetic on figures, and which figures are compared."""
+"""How many times faster anyrecord is: computes the ratios, and lists which stores are compared."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from benches import elsewhere
 from benches.store import READS, WRITES
 
 Row = dict[str, float]
-"""Figures of one store by way: MB/s where it writes, microseconds a record where it reads, and its `size`."""
+"""Figures of one store by way: MB/s for writes, microseconds a record for reads, and its `size`."""
 Figures = dict[str, Row]
 """Rows by the name of the store."""
 
 FASTEST = "the fastest store"
 STORES = ("bagz raw", "bagz zstd", "lmdb")
-"""The other stores of any format, among which the fastest is found for each cell."""
+"""The stores among which the fastest is chosen for each cell."""
 
 
 def better(way: str, one: float, other: float) -> float:
-    """Of two figures of a way the one that is faster."""
+    """The faster of two figures of a way."""
     return max(one, other) if way in WRITES else min(one, other)
 
 
 def ratio(way: str, ours: float, theirs: float) -> float:
-    """How many times faster we are."""
+    """How many times faster anyrecord is."""
     return ours / theirs if way in WRITES else theirs / ours
 
 
 def fastest(figures: Figures) -> Row:
-    """The best figure in each cell of the other stores that are here."""
+    """The best figure in each cell, of the stores in `STORES` that were measured."""
     row: Row = {}
     for store in STORES:
         for way, figure in figures.get(store, {}).items():
@@ -38,7 +38,7 @@ def fastest(figures: Figures) -> Row:
 
 
 def reference(figures: Figures, name: str, workload: str) -> Row:
-    """What we are compared with: a store, the fastest one, or one that was measured elsewhere."""
+    """The figures to compare with: of a store, of the fastest store, or of a library measured elsewhere."""
     if name == FASTEST:
         return fastest(figures)
     if name in elsewhere.LIBRARIES:
@@ -47,16 +47,16 @@ def reference(figures: Figures, name: str, workload: str) -> Row:
 
 
 def ratios(figures: Figures, ours: str, against: str, workload: str) -> Row:
-    """How many times faster we are, for each way that both have."""
+    """How many times faster anyrecord is, for each way that both stores have."""
     row, theirs = figures.get(ours, {}), reference(figures, against, workload)
-    # Others have one way of writing, and it is compared with all of ours.
+    # Other stores have one way of writing. It is compared with all ways of anyrecord.
     theirs = {**{way: theirs["write"] for way in WRITES if "write" in theirs}, **theirs}
     return {way: ratio(way, row[way], theirs[way]) for way in (*WRITES, *READS) if way in row and way in theirs}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One of our stores, and what it competes with."""
+    """One store of anyrecord, and the stores that it is compared with."""
 
     ours: str
     against: tuple[str, ...]

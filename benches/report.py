@@ -1,4 +1,4 @@
-"""Saved results as Markdown: the short table of the README, and the figures of docs/speed.md."""
+"""Formats saved results as Markdown: the short table of the README, and the figures of docs/speed.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUMMARY = [
     ("RecordIO", "anyrecord recordio none", "recordio Go none", "`recordio` in Go (measured elsewhere)"),
     ("TFRecord", "anyrecord tfrecord", "tfrecord", "`tfrecord`"),
 ]
-"""What we read, our store, the other one, and what that is called."""
+"""The format, the store of anyrecord, the other store, and the name of the other store in the table."""
 
 IN_README = [
     ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none", "`array_record`"),
@@ -31,7 +31,7 @@ IN_README = [
     ("TFRecord", "anyrecord tfrecord", "tfrecord", "`tfrecord`"),
     ("FFRecord", "anyrecord ffrecord", FASTEST, "the fastest of bagz and LMDB"),
 ]
-"""The rows of the README: few, and one in which we lose."""
+"""The rows of the README: a few, and one in which anyrecord is slower."""
 
 WAYS = {"single": "one at a time", "batch": "batches of 256", "in order": "in order", "write": "writing"}
 TITLES = {
@@ -42,16 +42,16 @@ TITLES = {
 
 
 NO_RANDOM_ACCESS = {("recordio Go none", "single")}
-"""What the other library has no way to do: it would go through the whole file, and a ratio would say nothing."""
+"""Ways that the other library does not support. It would read the whole file, so a ratio would be meaningless."""
 
 
 def summary(results: Results) -> str:
-    """How many times faster we are: a row for each other library, a cell for each way with all sizes in it."""
+    """How many times faster anyrecord is: a row for each other library, and a cell with all sizes for each way."""
     return compared(results, SUMMARY, WAYS)
 
 
 def short_summary(results: Results) -> str:
-    """The table of the README: with default options, so writing waits for the disk."""
+    """The table of the README. It uses default options, so writing waits for the disk."""
     ways = {way: name for way, name in WAYS.items() if way != "write"} | {"durable": "writing"}
     return compared(results, IN_README, ways)
 
@@ -74,7 +74,7 @@ def compared(results: Results, stores: list[tuple[str, str, str, str]], ways: di
 
 
 def figures(results: Results, pictures: Sequence[Path]) -> str:
-    """Everything that was found, with the machine that it was found on."""
+    """All results, with a description of the machine."""
     return "\n\n".join(paragraphs(results, {path.stem: path for path in pictures})) + "\n"
 
 
@@ -106,7 +106,7 @@ def tables_of_stores(results: Results) -> Iterator[str]:
     found = results.found("stores")
     for size, rows in found["figures"].items():
         yield f"### {found['records'][size]:,} records of about {size}"
-        yield "Writing in MB/s, reading in microseconds a record; size: of the files beside the records."
+        yield "Writing in MB/s, reading in microseconds a record; size: bytes in the files for each byte of records."
         yield table(rows)
 
 

@@ -1,4 +1,4 @@
-"""What a store is: a way of keeping records in a file, written once and then read in several ways."""
+"""The base class of a store: a library and format that keeps records in a file, to write and read in several ways."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import ClassVar
 READS = ("single", "batch", "in order", "all")
 """Ways of reading, in microseconds a record."""
 WRITES = ("write", "write_many", "durable")
-"""Ways of writing, in MB of records a second: a call for each record, one call for all, and waiting for the disk."""
+"""Ways of writing, in MB of records a second: one call for each record, one call for all, and waiting for the disk."""
 
 
 class Store:
-    """One store. A way that it does not have is not in `ways`."""
+    """One store. `ways` lists the ways that it supports."""
 
     ways: ClassVar[tuple[str, ...]] = ("write", *READS)
     package: ClassVar[str]
-    """What has to be installed."""
+    """The package that must be installed."""
 
     def __init__(self, name: str, file: str) -> None:
         self.name = name
         self.file = file
 
     def settle(self, folder: Path) -> None:
-        """Says where files go."""
+        """Sets the folder for its files."""
         self.path = folder / self.file
 
     def is_here(self) -> bool:
@@ -35,23 +35,23 @@ class Store:
         return importlib.util.find_spec(self.package) is not None
 
     def writes(self) -> dict[str, Callable[[list[bytes]], object]]:
-        """Its ways of writing, by name. None for a store that reads what another one wrote."""
+        """Its ways of writing, by name. Empty for a store that reads the file of another store."""
         return {"write": self.write} if "write" in self.ways else {}
 
     def remove(self) -> None:
-        """Deletes what was written, so that every round writes a new file."""
+        """Deletes its files, so every round writes a new file."""
         if self.path.is_dir():
             shutil.rmtree(self.path)
         else:
             self.path.unlink(missing_ok=True)
 
     def stored_bytes(self) -> int:
-        """The size of what was written."""
+        """The size of its files."""
         files = [f for f in self.path.rglob("*") if f.is_file()] if self.path.is_dir() else [self.path]
         return sum(os.stat(f).st_size for f in files)
 
     def write(self, records: list[bytes]) -> None:
-        """Writes the records, by a call for each where the store has one. Nothing waits for the disk."""
+        """Writes the records, with one call for each if the store has such a call. It does not wait for the disk."""
         raise NotImplementedError
 
     def open(self) -> None:
@@ -70,4 +70,4 @@ class Store:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Gives back what `open` took."""
+        """Closes what `open` opened."""

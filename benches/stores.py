@@ -1,4 +1,4 @@
-"""Every store at every size, then how many times faster we are, and whether that was the goal."""
+"""Measures every store at every size, then prints how many times faster anyrecord is, compared with the goals."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ COLUMNS = {
 
 
 def main(run: Run) -> dict[str, Any]:
-    """Prints a table for each size and one for each comparison; returns the figures by size and store."""
-    print("writing in MB/s: a call for each record, write_many, and a call for each with durable=True")
+    """Prints a table for each size and one for each comparison. Returns the figures by size and store."""
+    print("writing in MB/s: one call for each record, write_many, and one call for each record with durable=True")
     print(f"reading in microseconds a record, best of {run.rounds} interleaved rounds, page cache warm, checksums on")
-    print("batches are of 256 random records; size: of the files beside the records\n")
+    print("batches have 256 random records; size: the size of the files divided by the size of the records\n")
     found: dict[str, Figures] = {}
     for workload in WORKLOADS:
         if run.only not in workload.name:
@@ -48,7 +48,7 @@ def main(run: Run) -> dict[str, Any]:
 
 
 def present(stores: list[Store]) -> list[Store]:
-    """Those whose package is installed."""
+    """The stores whose package is installed."""
     for package in {store.package for store in stores if not store.is_here()}:
         print(f"# {package} is not installed: pip install -r requirements/bench.txt")
     return [store for store in stores if store.is_here()]
@@ -60,11 +60,11 @@ def table(title: str, figures: Figures) -> None:
 
 
 def compare(found: dict[str, Figures]) -> None:
-    """Prints how many times faster we are, beside the goals."""
-    print(f"how many times faster; {FASTEST}: of {', '.join(STORES)}, in each cell the best")
-    print("write_many and durable are compared with the one way of writing that the other has")
+    """Prints how many times faster anyrecord is, next to the goals."""
+    print(f"how many times faster; {FASTEST}: the best of {', '.join(STORES)} in each cell")
+    print("write_many and durable are compared with the only way of writing of the other store")
     for library in elsewhere.LIBRARIES.values():
-        print(f"{library.title}: figures of the real library measured elsewhere, reads scaled by the mmap-slice row")
+        print(f"{library.title}: measured on another machine, reads scaled by the mmap-slice loop")
     print()
     for comparison in COMPARISONS:
         for against in comparison.against:
@@ -87,7 +87,7 @@ def cell(ours: str, against: str, way: str, size: str, row: dict[str, float]) ->
 
 
 def tally(found: dict[str, Figures]) -> tuple[int, list[str]]:
-    """How many goals are reached, and which are not."""
+    """How many goals are reached, and a line for each that is missed."""
     reached, missed = 0, []
     for comparison in COMPARISONS:
         for against in comparison.against:

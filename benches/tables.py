@@ -1,4 +1,4 @@
-"""Tables of text."""
+"""Prints tables as text and as Markdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def show(title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Prints a table: the names of the rows to the left, everything else to the right."""
+    """Prints a table. The names of the rows are left-aligned, everything else is right-aligned."""
     print(title)
     for line in lines(columns, rows):
         print("  " + line)
@@ -14,7 +14,7 @@ def show(title: str, columns: Sequence[str], rows: Sequence[tuple[str, Sequence[
 
 
 def lines(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """The lines of a table, columns as wide as they need to be."""
+    """The lines of a table. Each column is as wide as its longest cell."""
     cells = [["", *columns], *([name, *row] for name, row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns) + 1)]
     return [
@@ -24,14 +24,14 @@ def lines(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> 
 
 
 def markdown(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """The same for documentation."""
+    """The table as Markdown."""
     out = ["| " + " | ".join(["", *columns]) + " |", "|---|" + "---:|" * len(columns)]
     out += ["| " + " | ".join([name, *row]) + " |" for name, row in rows]
     return "\n".join(out)
 
 
 def number(figure: float | None) -> str:
-    """A figure with three digits that mean something; a dash where there is none.
+    """A figure with three significant digits. A dash if there is none.
 
     >>> number(0.1234), number(12.34), number(1234.5), number(None)
     ('0.123', '12.3', '1,234', '-')

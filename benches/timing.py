@@ -1,4 +1,4 @@
-"""Timing: all stores in each round, one after the other, so that noise hits them alike; the best round counts."""
+"""Timing. Each round measures all stores, one after the other, so noise affects them equally. The best round counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benches.store import Store
 BATCH = 256
 MOST_PICKS = 20_000
 READ_ROUNDS = 2
-"""Reading takes less time than writing, so that it can be tried more often."""
+"""How many rounds of reading there are for each round of writing. Reading takes less time."""
 
 
 def measure(stores: list[Store], records: list[bytes], folder: Path, rounds: int, seconds: float = 0.5) -> Figures:
@@ -39,7 +39,7 @@ def measure(stores: list[Store], records: list[bytes], folder: Path, rounds: int
             for way, write in store.writes().items():
                 if way == "durable":
                     if turn > 0:
-                        continue  # the disk is slow, and what it does is not ours
+                        continue  # once is enough: it is slow, and mostly measures the disk
                     flush(folder)
                 store.remove()
                 note(store, way, total / timed(partial(write, records)))
@@ -50,7 +50,7 @@ def measure(stores: list[Store], records: list[bytes], folder: Path, rounds: int
     jobs = [
         (store, way, job, count) for store in stores for way, (job, count) in reads(store, records, seconds).items()
     ]
-    # All stores in one way, then all in the next.
+    # Measure all stores in one way, then all in the next way.
     ways = dict.fromkeys(way for _, way, _, _ in jobs)
     for _ in range(READ_ROUNDS * rounds):
         for wanted in ways:
@@ -63,7 +63,7 @@ def measure(stores: list[Store], records: list[bytes], folder: Path, rounds: int
 
 
 def reads(store: Store, records: list[bytes], seconds: float) -> dict[str, tuple[Callable[[], object], int]]:
-    """What is timed of a store, by way: the job, and the records that it reads."""
+    """The jobs to time for a store, by way, and how many records each job reads."""
     check(store, records)
     jobs: dict[str, tuple[Callable[[], object], int]] = {}
     picks = random_picks(len(records))
@@ -81,7 +81,7 @@ def reads(store: Store, records: list[bytes], seconds: float) -> dict[str, tuple
 
 
 def random_picks(length: int, seed: int = 11) -> list[int]:
-    """Record numbers, the same in every run."""
+    """Random record numbers, the same in every run."""
     chance = random.Random(seed)
     return [chance.randrange(length) for _ in range(MOST_PICKS)]
 
@@ -91,7 +91,7 @@ def in_batches(picks: list[int]) -> list[list[int]]:
 
 
 def enough(read: Callable[..., object], keys: list[Any], seconds: float) -> list[Any]:
-    """As many keys as take about so long, at least a few; found out by trying."""
+    """The first keys, as many as take about `seconds` to read, at least two. It measures to find out how many."""
     tried = 1
     while True:
         took = timed(partial(each, read, keys[:tried]))
@@ -114,7 +114,7 @@ def timed(job: Callable[[], object]) -> float:
 
 
 def flush(folder: Path) -> None:
-    """Waits until the files of a folder are on the disk, so that writing them back disturbs nobody."""
+    """Waits until the files of a folder are on disk, so write-back does not disturb the next measurement."""
     for path in folder.rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
@@ -123,12 +123,12 @@ def flush(folder: Path) -> None:
 
 
 def check(store: Store, records: list[bytes]) -> None:
-    """A fast wrong answer is no answer. Also touches every part of the file, so that what follows finds it warm."""
+    """Checks that a store returns the right records. This also warms all parts of the file."""
     if "single" not in store.ways:
         return
     spread = range(0, len(records), max(1, len(records) // 16))
     for index in spread:
         if store.one(index) != records[index]:
-            raise SystemExit(f"{store.name} gives a wrong record {index}")
+            raise SystemExit(f"{store.name} returned a wrong record {index}")
     if "batch" in store.ways and list(store.batch(list(spread))) != [records[i] for i in spread]:  # type: ignore[call-overload]
-        raise SystemExit(f"{store.name} gives a wrong batch")
+        raise SystemExit(f"{store.name} returned a wrong batch")

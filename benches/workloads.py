@@ -1,4 +1,4 @@
-"""The records: three sizes that people store."""
+"""The records to measure with: three common sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Workload:
     is_text: bool
 
     def make(self, part: int = 1) -> list[bytes]:
-        """The same records in every run: slices of a pool of words, or of random bytes. One `part`-th of them."""
+        """Makes one `part`-th of the records, the same in every run: slices of a pool of words or of random bytes."""
         chance = random.Random(7)
         if self.is_text:
             letters = b"abcdefghijklmnopqrstuvwxyz"

@@ -237,7 +237,7 @@ def test_open_refuses_a_wrong_value_and_names_the_valid_ones(
 WRONG_FOR_CREATE: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"threads": -1}, ValueError, "threads=-1 is not valid: it must be a whole number from 0 to 1024"),
     ({"transpose": 1}, TypeError, "transpose=1 is not valid: it must be True or False, not int"),
-    ({"codec": 7}, TypeError, "codec= takes the name of a compression, not int"),
+    ({"codec": 7}, TypeError, "codec= takes the name of a compression as a str, not int"),
     ({"shards": 2, "shard_bytes": 9}, ValueError, "shards, shard_bytes and shard_records exclude each other"),
     ({"format": "parquet"}, ValueError, r"unknown format 'parquet'; known formats: .*ffrecord"),
     ({"format": 7}, TypeError, r"format"),

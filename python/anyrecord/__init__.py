@@ -1,4 +1,4 @@
-"""Record files that machine learning trains on, read and written exactly, fast, and safe on hostile bytes.
+"""Reads and writes record files for machine learning: exactly, fast, and safely even if a file is hostile.
 
 >>> import anyrecord
 >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -82,7 +82,7 @@ if hasattr(_os, "register_at_fork"):
 
 if _core.DEBUG_BUILD:
     _warnings.warn(
-        "this is a debug build of anyrecord, many times slower than a release build; build with --release",
+        "this is a debug build of anyrecord. It is many times slower than a release build; build with --release",
         RuntimeWarning,
         stacklevel=2,
     )

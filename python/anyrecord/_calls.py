@@ -1,30 +1,30 @@
-"""Functions of the caller: what they raise is told apart from what an iteration raises, and says where it happened."""
+"""Calls to functions that the user passes in, such as `map` and `progress`, and the errors that they raise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["Progress", "add_note", "not_an_end"]
+__all__ = ["Progress", "add_note", "stop_iteration_error"]
 
 
-def not_an_end(error: StopIteration) -> RuntimeError:
-    """What to raise `from` a `StopIteration` of a caller's function: as it is, it would end a loop in silence."""
-    return RuntimeError("a function or an object of the caller raised StopIteration, which would end the iteration")
+def stop_iteration_error(error: StopIteration) -> RuntimeError:
+    """Returns the error to raise instead of a `StopIteration` of a user's function, which would silently end a loop."""
+    return RuntimeError("your function or object raised StopIteration, which would end the iteration without an error")
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Adds a note, once."""
-    with suppress(Exception):  # a class of the caller's may be strange; its error is what counts
+    """Adds a note to an exception, unless the exception already has that note."""
+    with suppress(Exception):  # a user's exception class may refuse notes; the user must still see its error
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
 
 class Progress:
-    """A caller's `progress` function, told of a part of the work as of the whole.
+    """Calls a user's `progress` function. One part of the work reports its progress as progress of the whole.
 
-    >>> told = Progress(lambda done, total: print(done, "of", total), total=10, before=4)
-    >>> told(3)
+    >>> progress = Progress(lambda done, total: print(done, "of", total), total=10, before=4)
+    >>> progress(3)
     7 of 10
     """
 
@@ -36,10 +36,10 @@ class Progress:
         self._function, self._total, self._before = function, total, before
 
     def __call__(self, done: int, size: int = 0) -> None:
-        """To be called with what is done of the part; `size` is all of it, where no total was given."""
+        """Reports that `done` of this part is done. If no total was given, `size` is the total."""
         if self._function is None:
             return
         try:
             self._function(self._before + done, size if self._total is None else self._total)
         except StopIteration as error:
-            raise not_an_end(error) from error
+            raise stop_iteration_error(error) from error

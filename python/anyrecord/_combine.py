@@ -1,4 +1,4 @@
-"""Several sequences as one: `concat` puts one after the other, `mix` deals them out by weight."""
+"""Several sequences as one: `concat` puts one after the other, `mix` interleaves them by weight."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def concat(sources: Iterable[Records]) -> Records: ...
 @overload
 def concat(sources: Iterable[MappedRecords[T]]) -> MappedRecords[T]: ...
 def concat(sources: Iterable[Records] | Iterable[MappedRecords[T]]) -> Records | MappedRecords[T]:
-    """One sequence after the other, as one: still one batched read, still picklable.
+    """Joins sequences, one after the other, into one.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -31,6 +31,8 @@ def concat(sources: Iterable[Records] | Iterable[MappedRecords[T]]) -> Records |
     >>> records = anyrecord.open("doc.ffr")
     >>> list(anyrecord.concat([records[1:], records]))
     [b'two', b'three', b'one', b'two', b'three']
+
+    A batch from the result is still one batched read. The result can be pickled.
     """
     records, functions = _same_kind(list(sources), "concat")
     return _mapped(type(records[0])(_core.concat([part._source for part in records])), functions)
@@ -62,14 +64,7 @@ def mix(
     until: Literal["first", "all"] = "first",
     length: SupportsIndex | None = None,
 ) -> Records | MappedRecords[T]:
-    """Several sequences dealt into one by weight, in exact shares at any moment.
-
-    Each source keeps its own order (shuffle it first if it should not), and where it is dealt is decided by chance and
-    `seed`. The result has random access and takes no memory, like any view.
-
-    - `until="first"`: ends before the first source would run out; no record comes twice.
-    - `until="all"`: ends when every source was delivered whole; the others begin again meanwhile, in the same order.
-    - `length`: ends there; sources begin again as needed.
+    """Interleaves several sequences by weight. The shares are exact at any position.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -79,6 +74,14 @@ def mix(
     >>> mixed = anyrecord.mix([small, large], [0.25, 0.75], seed=1)
     >>> len(mixed), sum(int(record) < 100 for record in mixed[:40])
     (403, 10)
+
+    Each source keeps its own order; shuffle a source first if you want its records shuffled. `seed` decides at which
+    positions the records of a source come. The result has random access and takes no memory, like any view.
+
+    - `until="first"`: the mixture ends before the first source would run out. No record comes twice.
+    - `until="all"`: the mixture ends when every source was delivered completely. Sources that run out
+      earlier begin again, in the same order.
+    - `length`: the mixture has that many records. Sources begin again as needed.
     """
     if until not in ("first", "all"):
         raise ValueError(f"until={until!r} is not valid: it must be 'first' or 'all'")
@@ -87,25 +90,25 @@ def mix(
     records, functions = _same_kind(list(sources), "mix")
     whole = _whole_weights(list(weights))
     if len(whole) != len(records):
-        raise ValueError(f"{len(records)} sources need as many weights, not {len(whole)}")
+        raise ValueError(f"{len(records)} sources need {len(records)} weights, not {len(whole)}")
     mixed = _core.mix([part._source for part in records], whole, seed, until, length)
     return _mapped(type(records[0])(mixed), functions)
 
 
 def _same_kind(sources: list[Any], verb: str) -> tuple[list[Records], tuple[Any, ...]]:
-    """The records under the sources, and the functions on all of them."""
+    """The records of each source, and the `map` functions, which must be the same on all of them."""
     if not sources:
-        raise ValueError(f"{verb} needs at least one source")
+        raise ValueError(f"{verb} got no sources; pass at least one")
     for source in sources:
         if not isinstance(source, Records | MappedRecords):
-            raise TypeError(f"{verb} takes Records, not {type(source).__name__}")
+            raise TypeError(f"{verb} takes Records or MappedRecords, not {type(source).__name__}")
     functions = [source._functions if isinstance(source, MappedRecords) else () for source in sources]
     if any(mapped != functions[0] for mapped in functions):
-        raise ValueError(f"sources with different functions on them; {verb} the records first, then map the result")
+        raise ValueError(f"the sources are mapped with different functions; {verb} the records first, then call map")
     records = [source._records if isinstance(source, MappedRecords) else source for source in sources]
     options = [replace(part._source.options, format=None) for part in records]
     if any(other != options[0] for other in options):
-        raise ValueError("records that were opened with different options cannot be one sequence")
+        raise ValueError(f"the sources were opened with different options; open all of them with the same to {verb}")
     return records, functions[0]
 
 
@@ -114,19 +117,22 @@ def _mapped(records: Records, functions: tuple[Any, ...]) -> Records | MappedRec
 
 
 def _whole_weights(weights: list[SupportsFloat]) -> list[int]:
-    """Weights as small whole numbers in the same proportions; 0.1 is a tenth, not the nearest binary fraction."""
-    from fractions import Fraction  # slow to import, and few mix
+    """Weights as small whole numbers in the same proportions. 0.1 is one tenth, not the nearest binary fraction."""
+    from fractions import Fraction  # imported here because the import is slow and few programs call `mix`
 
     try:
         exact = [Fraction(w) if isinstance(w, Rational) else Fraction(repr(float(w))) for w in weights]
     except (TypeError, ValueError):
-        raise ValueError(f"weights are positive numbers, not {weights!r}") from None
+        raise ValueError(f"weights={weights!r} is not valid: all weights must be positive numbers") from None
     if any(weight <= 0 for weight in exact):
-        raise ValueError(f"weights are positive numbers, not {weights!r}; leave a source out that should not come up")
+        raise ValueError(
+            f"weights={weights!r} is not valid: all weights must be positive numbers; "
+            "to get no records of a source, leave the source out"
+        )
     common = lcm(*(weight.denominator for weight in exact))
     whole = [int(weight * common) for weight in exact]
     divisor = gcd(*whole)
     whole = [weight // divisor for weight in whole]
     if sum(whole) >= 1 << 63:
-        raise ValueError(f"weights {weights!r} are too far apart, or have too many digits")
+        raise ValueError(f"weights={weights!r} is not valid: the weights differ too much or have too many digits")
     return whole

@@ -81,38 +81,46 @@ def convert(
     >>> list(anyrecord.open("new.array_record"))
     [b'one', b'two', b'three']
 
-    `sources` is what `open` takes by path: a file, a list, a glob, a folder, `name@16`, `file[0:1000]`. It may also be
-    open `Records`, or any view of them: a slice, a shuffle, a mixture, mapped records, whose results are written (and
-    None is left out). `target` is
+    `sources` takes the same paths as `open`: a file, a list, a glob, a folder, `name@16`, `file[0:1000]`. It can also
+    be open `Records` or any view of them: a slice, a shuffle, a mixture, mapped records. For mapped records, the
+    results of the function are written, and a result of None is left out.
 
-    - a file name: all records go there. Its suffix chooses the format, unless `format` does;
-    - a file name and `shards=16`: 16 shards of equal numbers of records, the first sixteenth of the records in the
-      first one and so on, so that reading them in order gives the order of the sources. The records are counted
-      first: from the tables of formats that have one, else from the headers. `shard_bytes` and `shard_records` fill
-      one shard after the other;
-    - an existing folder, or a name that ends in a slash: each source becomes a file there, with its own name, the
-      suffix of `format`, which is needed then, and its number where it is one of a set of shards.
+    `target` is one of these:
 
-    Options of the new format are keywords as for `create`, and `overwrite`, `durable` and `threads` mean the same, but
-    all cores encode if `threads` is not given. A source can be its own target with `overwrite=True`, one file for one.
+    - a file name: all records go to that file. The suffix chooses the format, unless you pass `format`.
+    - a file name and `shards=16`: 16 shards with equal numbers of records. The first shard holds the first sixteenth
+      of the records, and so on. Reading the shards in order gives the order of the sources. The records are counted
+      first: from the table if the format has one, else from the headers. `shard_bytes` and `shard_records` fill one
+      shard after the other.
+    - an existing folder, or a name that ends in a slash: each source becomes one file in that folder. The file keeps
+      its name and its shard number, and gets the suffix of `format`. You must pass `format`.
 
-    - `map`: a function from each record (`bytes`) to what is written instead, or to None to leave it out. `shards`
-      are balanced before anything is left out.
-    - `verify=False`: do not read the new files again. By default their records are compared with what was written
-      before anything is published.
-    - `progress(done, total)` is called now and then with bytes of the sources; for open records, with their number.
-    - `source_format`, `limits`: as `format` and `limits` of `open`, for sources by path.
+    Pass options of the new format as keywords, as for `create`. `overwrite` and `durable` mean the same as there, and
+    so does `threads`, but the default here is to encode on all cores. With `overwrite=True`, a source can be its own
+    target if each file is converted to one file.
 
-    Records stream from one side to the other, so memory does not grow with the files: a few chunks for each thread,
-    and a few bytes for each chunk of an ArrayRecord target. Between files of one format whose chunks are packed the
-    same way, chunks are taken over as they are, after a look at their checksums. Nothing appears under its name
-    before everything is whole. All files then appear together or not at all. After an exception, Ctrl-C or a kill the
-    same call can be made again; only a kill in the last moment, while files get their names, needs `recover` first.
+    - `map`: a function that takes each record (`bytes`) and returns what to write instead, or None to leave the record
+      out. `shards` are balanced before records are left out.
+    - `verify=False`: do not read the new files again. By default, their records are compared with what was written
+      before the files are published.
+    - `progress(done, total)` is called from time to time. It counts bytes of the source files; for open records it
+      counts records.
+    - `source_format`, `limits`: the `format` and `limits` of `open`, for sources given by path.
+
+    Records are streamed, so memory use does not grow with the files: it is a few chunks for each thread, and a few
+    bytes for each chunk of an ArrayRecord target. If source and target have the same format and pack chunks in the
+    same way, chunks are copied without decoding after their checksums are checked.
+
+    Files get their final names only when all of them are complete. All files appear together or not at all. After an
+    exception, Ctrl-C or a kill you can make the same call again. Only if the process was killed at the very end, while
+    files got their names, call `recover` first.
     """
     refuse_unknown_options("convert", options)
     view = sources if isinstance(sources, Records | MappedRecords) else None
     if view is not None and (source_format is not None or limits is not None):
-        raise ValueError("source_format= and limits= are for files; these records are open already")
+        raise ValueError(
+            "source_format= and limits= are for paths; these records are already open: pass both to open()"
+        )
     files = expand(sources) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
     unchanged = Unchanged([file.path for file in files] if view is None else [])
     reading = open_options(format=source_format, limits=limits) if view is None else _pouring.options_of(view)
@@ -123,11 +131,13 @@ def convert(
     sharding = sharding_of(shards, shard_bytes, shard_records)
     into_folder = os.path.isdir(name) or is_folder_name(name)
     if into_folder and format is None:
-        raise ValueError(f"{name} is a folder: pass format= to choose what its files become")
+        raise ValueError(f"{name} is a folder: pass format= to choose the format of the new files")
     if into_folder and sharding[0] != "one":
-        raise ValueError("a folder takes one file for each source; shards need a file name")
+        raise ValueError(f"{name} is a folder, which gets one file for each source; pass a file name to write shards")
     if into_folder and view is not None:
-        raise ValueError("a folder takes one file for each source file; open records need a file name")
+        raise ValueError(
+            f"{name} is a folder, which gets one file for each source file; pass a file name to convert open records"
+        )
     job = _Job(
         view=view,
         reading=reading,
@@ -160,7 +170,7 @@ def convert(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """How to convert, whatever the files are."""
+    """The options of one call, the same for all its files."""
 
     view: View | None
     """Open records that are the source, instead of files."""
@@ -173,7 +183,7 @@ class _Job:
 
 
 def _cores() -> int:
-    # Python 3.13 has a function for what the process may use; before that, only some systems tell.
+    # `os.process_cpu_count` exists only from Python 3.13 on.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -187,7 +197,7 @@ def _one_to_one(files: list[FileRange], folder: str, job: _Job) -> list[tuple[li
         other = targets.setdefault(path, file)
         if other is not file:
             raise ValueError(
-                f"{other.path!r} and {file.path!r} would both become {path!r}; convert one of them elsewhere"
+                f"{other.path!r} and {file.path!r} would both become {path!r}; convert one of them to another folder"
             )
     return [([file], path) for path, file in targets.items()]
 
@@ -196,13 +206,13 @@ def _suffix(job: _Job) -> str:
     suffixes = [suffix for suffix, format in _core.suffixes() if format == job.creating.format]
     if not suffixes:
         known = ", ".join(sorted({format for _, format in _core.suffixes()}))
-        raise ValueError(f"format={job.creating.format!r} cannot be written into a folder; one of {known} can")
+        raise ValueError(f"format={job.creating.format!r} cannot be written to a folder; pass one of {known}")
     wrapped = {"gzip": ".gz", "zlib": ".zlib"}.get(str(job.options.get("codec")), "")
     return suffixes[0] + wrapped if suffixes[0] + wrapped in suffixes else suffixes[0]
 
 
 def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating) -> None:
-    """Raises where something would be overwritten, or where a source would be gone before its copy has its name."""
+    """Raises if a file would be overwritten without permission, or a source replaced by another file's copy."""
     sources = {_identity(file.path): file.path for file in files}
     if creating.sharding[0] != "one":
         replaced = existing_shards(targets[0])
@@ -221,53 +231,56 @@ def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating)
             hint = "; it is a source" if source is not None else ""
             text = f"{os.strerror(errno.EEXIST)}{hint}; pass overwrite=True to replace it"
             raise FileExistsError(errno.EEXIST, text, target)
-        # One to one, through a link: the place of a source is for its own copy.
+        # A target can be another source through a link. Only the copy of a source may replace that source.
         if source is not None and len(targets) > 1 and source != files[number].path:
-            raise ValueError(f"{target!r} is the source {source!r} and would be replaced by {files[number].path!r}")
+            raise ValueError(
+                f"{target!r} is the source {source!r} and would be replaced by the copy of {files[number].path!r}; "
+                "choose another target"
+            )
 
 
 def _refuse_links_out(targets: list[str]) -> None:
-    """Files that appear together are in one folder, and each under a name of its own."""
+    """Raises if links put two targets into different folders, or make them one file: a set needs one folder."""
     if len(targets) == 1:
         return
     real: dict[str, str] = {}
     for target in targets:
         path = os.path.realpath(target)
         if os.path.exists(path) and not os.path.isfile(path):
-            continue  # a pipe or a device is written to as it is
+            continue  # a pipe or a device is written to directly
         if os.path.dirname(path) != os.path.realpath(os.path.dirname(target)):
-            raise ValueError(f"{target!r} is a link to a file in another folder; convert that one by itself")
+            raise ValueError(f"{target!r} is a link to a file in another folder; convert this file in a separate call")
         other = real.setdefault(path, target)
         if other is not target:
-            raise ValueError(f"{other!r} and {target!r} are links to one file; convert one of them elsewhere")
+            raise ValueError(f"{other!r} and {target!r} are the same file; convert one of them to another folder")
 
 
 def _identity(path: str) -> object:
     try:
         found = os.stat(path)
-    except FileNotFoundError:  # a link that leads nowhere
+    except FileNotFoundError:  # a broken link
         return path
     return found.st_dev, found.st_ino
 
 
 def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unchanged) -> Converted:
     written: list[Writer] = []
-    before, tell = 0, Progress(job.progress, job.total)
+    before, report = 0, Progress(job.progress, job.total)
     try:
         with unchanged:
             if job.view is None:
                 job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
-            tell = Progress(job.progress, job.total)
+            report = Progress(job.progress, job.total)
             for files, path in pairs:
                 written.append(_write(files, path, job, before))
                 before += sum(os.path.getsize(file.path) for file in files) if job.view is None else job.total
                 if before < job.total:
-                    tell(before)
-            tell(job.total)
+                    report(before)
+            report(job.total)
         _publish(written, job.creating.overwrite)
     finally:
         for writer in written:
-            writer._discard()  # does nothing to those that are published
+            writer._discard()  # does nothing if the writer has published
     paths = [path for writer in written for path in writer.paths]
     return Converted(
         format=job.creating.format,
@@ -279,7 +292,7 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unc
 
 
 def _publish(written: list[Writer], overwrite: bool) -> None:
-    """Makes all files appear, or none."""
+    """Publishes all files or none."""
     if len(written) == 1:
         written[0]._publish_sealed()
         return
@@ -292,15 +305,15 @@ def _publish(written: list[Writer], overwrite: bool) -> None:
 
 
 def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
-    """A writer that holds the records of the files, whole and compared, and not published."""
+    """A writer with all records of the files: complete, verified if asked for, and not published yet."""
     inputs = [(file.path, file.start, file.stop) for file in files]
     creating, split = job.creating, None
     if creating.sharding[0] == "turns":
         shards = creating.sharding[1]
         split = (shards, _count(inputs, job))
-        creating = replace(creating, sharding=("told", shards))
+        creating = replace(creating, sharding=("explicit", shards))
     elif creating.format == "ffrecord" and creating.sharding[0] == "one" and _keeps_all(job):
-        # Its table stands in front; with the count it is written in one pass.
+        # FFRecord stores its table before the records. If the count is known, the file is written in one pass.
         creating = replace(creating, num_records=_count(inputs, job))
     progress = job.progress
     step = None if progress is None else Progress(progress, job.total, before)
@@ -326,5 +339,5 @@ def _count(inputs: list[tuple[str, int, int | None]], job: _Job) -> int:
 
 
 def _keeps_all(job: _Job) -> bool:
-    """Whether every record of the source is written: no function can leave one out."""
+    """Whether every record of the source is written, because no function can leave one out."""
     return job.map is None and not isinstance(job.view, MappedRecords)

@@ -1,4 +1,4 @@
-"""The Rust core. Use the names of `anyrecord`; these are what they are made of."""
+"""The Rust core. It is private: use the names of `anyrecord`, which are built on these."""
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing_extensions import Buffer, disjoint_base
 from anyrecord._options import OpenOptions
 
 class _Array(Protocol):
-    """An array that is a buffer, though its types say so only from Python 3.12 on."""
+    """An array such as numpy's. It is a buffer, but type checkers know that only from Python 3.12 on."""
 
     @property
     def nbytes(self) -> int: ...
@@ -84,7 +84,7 @@ class Source:
 class Records:
     def __new__(cls, source: Source) -> Self: ...
     def __len__(self) -> int: ...
-    # Iterables before what has `__index__`: a numpy array has both.
+    # The overload for iterables comes before the one for `__index__`, because a numpy array has both.
     @overload
     def __getitem__(self, key: int, /) -> bytes: ...
     @overload
@@ -117,10 +117,11 @@ class RecordsIterator:
 
 @final
 class Permutation:
-    """A shuffled `range(length)` that takes no memory: `permutation[position]` is a number, `inverse` its position.
+    """A shuffled `range(length)` that takes no memory.
 
-    The same numbers for the same arguments for ever. `window` and `block` make it a block shuffle: blocks of `block`
-    neighbours in permuted order, permuted within each `window` blocks; `cuts` are positions where a block must begin.
+    `permutation[position]` is a number; `inverse(number)` is its position. The same arguments give the same numbers in
+    every version. `window` and `block` make it a block shuffle: blocks of `block` neighbouring numbers come in a
+    permuted order, and numbers are permuted within each `window` blocks. `cuts` are positions where a block must begin.
     """
 
     def __new__(

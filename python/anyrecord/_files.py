@@ -1,6 +1,6 @@
-"""Files as a whole: `info` tells about them, `verify` checks every byte.
+"""Whole files: `info` describes them, `verify` checks every byte.
 
-Both divide the bytes of a file in the same way, and `record_bytes` is the same for an undamaged file:
+Both divide the bytes of a file in the same way. For an undamaged file, both report the same `record_bytes`:
 
 | format | `record_bytes` | `meta_bytes` |
 |---|---|---|
@@ -32,7 +32,7 @@ __all__ = ["FileInfo", "Info", "Report", "info", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """What `info` tells about one file. Of a range (`file[a:b]`), records and chunks are those of the range."""
+    """What `info` returns for one file. For a range (`file[a:b]`), it counts the records and chunks of the range."""
 
     path: str
     """The file."""
@@ -47,28 +47,28 @@ class FileInfo:
     record_bytes: int
     """Bytes of the whole file that hold records, as they are stored."""
     decoded_bytes: int | None
-    """Size of all records of the file, decoded; None where the file does not tell."""
+    """Size of all records of the file, decoded. None if the file does not store it."""
     codec: str | None
-    """The compression, where the file tells."""
+    """The compression. None if the file does not store it."""
     options: str | None
     """The options that the writer left in the file."""
 
     @property
     def ratio(self) -> float | None:
-        """Bytes of decoded records for each byte of the file: above 1 where compression wins."""
+        """Bytes of decoded records for each byte of the file. Above 1 means that compression saves space."""
         return _ratio(self.decoded_bytes, self.file_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What `info` tells. For several files, their sums; a field that is not the same for all is None.
+    """What `info` returns. For several files, counts and sizes are sums, and a text that differs between files is None.
 
-    Of ranges (`file[a:b]`), records and chunks are those of the ranges. Sizes are those of whole files, and a file that
-    is named twice is counted once.
+    For ranges (`file[a:b]`), `records` and `chunks` count what is in the ranges. Sizes are always those of whole files.
+    A file that is named twice counts once.
     """
 
     format: str
-    """The format, or `"mixed"`."""
+    """The format, or `"mixed"` if the files have different formats."""
     records: int
     """How many records."""
     chunks: int
@@ -78,19 +78,19 @@ class Info:
     record_bytes: int
     """Bytes of the files that hold records, as they are stored. The same as in the report of `verify`."""
     decoded_bytes: int | None
-    """Size of the records of the files, decoded; None where a file does not tell."""
+    """Size of the records of the files, decoded. None if a file does not store it."""
     codec: str | None
-    """The compression, where the files tell."""
+    """The compression. None if the files do not store it, or differ."""
     options: str | None
     """The options that the writer left in the file."""
     paths: tuple[str, ...]
     """The files."""
     files: tuple[FileInfo, ...]
-    """The same for each file or range, in order."""
+    """The same facts for each file or range, in order."""
 
     @property
     def ratio(self) -> float | None:
-        """Bytes of decoded records for each byte of file: above 1 where compression wins."""
+        """Bytes of decoded records for each byte of the files. Above 1 means that compression saves space."""
         return _ratio(self.decoded_bytes, self.file_bytes)
 
 
@@ -99,7 +99,9 @@ def _ratio(decoded_bytes: int | None, file_bytes: int) -> float | None:
 
 
 def info(source: Openable, *, format: str | None = None, limits: Limits | None = None) -> Info:
-    """Format, size and shape of record files, from their tables alone. Takes whatever `open` takes.
+    """Returns the format, sizes and counts of record files. It reads only their tables.
+
+    `source` is anything that `open` takes.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -114,7 +116,7 @@ def info(source: Openable, *, format: str | None = None, limits: Limits | None =
         named = records._source.files()
         abouts = records._source.descriptions()
     files = [FileInfo(name, *about) for (name, *_), about in zip(named, abouts, strict=True)]
-    # Only paths can be named twice.
+    # Count a file that is named twice only once. Only paths can be named twice.
     names = [os.path.normpath(file[-1]) if file[-1] else number for number, file in enumerate(named)]
     whole = dict(zip(names, files, strict=True)).values()
     decoded = [file.decoded_bytes for file in whole if file.decoded_bytes is not None]
@@ -139,44 +141,48 @@ def _same(values: Iterable[str | None]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `verify` found. True if nothing is wrong.
+    """What `verify` found. A report is true if nothing is wrong.
 
     Every byte is in one of four sums: `record_bytes + meta_bytes + unused_bytes + damaged_bytes == file_bytes`.
 
-    Of ranges (`file[a:b]`), `records` and `chunks` are those of the ranges. Everything else is about whole files: each
-    is read once, and all of its damage is reported.
+    For ranges (`file[a:b]`), `records` and `chunks` count what is in the ranges. All other fields are about whole
+    files: each file is read once, and all of its damage is reported.
     """
 
     format: str
-    """The format, or `"mixed"`."""
+    """The format, or `"mixed"` if the files have different formats."""
     records: int
-    """Records in undamaged chunks."""
+    """How many records the undamaged chunks hold."""
     chunks: int
-    """Undamaged chunks that hold them."""
+    """How many chunks are undamaged."""
     file_bytes: int
     """Size of the files; every byte was read."""
     record_bytes: int
-    """Bytes of the files that hold undamaged records, as they are stored; `Info.record_bytes`, if all are undamaged."""
+    """Bytes of the files that hold undamaged records, as they are stored.
+
+    If nothing is damaged, this is the same number as `Info.record_bytes`.
+    """
     decoded_bytes: int
     """Size of the undamaged records of the files, decoded."""
     meta_bytes: int
     """Bytes of headers, tables, checksums and padding."""
     unused: tuple[tuple[str, int, int], ...]
-    """`(path, begin, end)` of bytes that no reader looks at, though the format allows it; at most a thousand a file."""
+    """`(path, begin, end)` of bytes that the format allows and no reader uses. At most a thousand for each file."""
     unused_bytes: int
-    """How many bytes that are in all."""
+    """The total number of unused bytes."""
     damaged: tuple[tuple[str, int, int], ...]
-    """`(path, begin, end)` of bytes that are not as they should be, one for each of `problems`."""
+    """`(path, begin, end)` of damaged bytes, one entry for each of `problems`."""
     damaged_bytes: int
-    """How many bytes that are in all."""
+    """The total number of damaged bytes."""
     problems: tuple[RecordError, ...]
-    """What is wrong, in the order of the files; at most a thousand a file.
+    """What is wrong, in the order of the files. At most a thousand for each file.
 
-    Each has the number of the first record, in its file, at or behind the damage; only damage to a table in front of
-    all records has none. Where damage hides how many records there were, those behind it are counted on from there.
+    The `record` of each problem is the number, in its file, of the first record at or after the damage. Damage to a
+    table before all records has no record number. If damage hides how many records there were, numbering continues
+    after the damage without a gap.
     """
     problem_count: int
-    """How many problems there are in all."""
+    """The total number of problems."""
     paths: tuple[str, ...]
     """The files."""
 
@@ -208,11 +214,7 @@ def verify(
     limits: Limits | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Report:
-    """Reads every byte of record files, checks every hash and every structure, and reports.
-
-    Takes whatever `open` takes. Damage is in the report, not raised; an exception means that a file could not be read,
-    or that no format recognises it. `progress(done, total)` is called with bytes now and then, and at the end of each
-    file.
+    """Reads every byte of record files, checks every hash and every structure, and returns a report.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -222,15 +224,19 @@ def verify(
     (True, 3, 11, 48)
     >>> print(report)
     doc.ffr: ffrecord, 3 records, 59 bytes, all accounted for
+
+    `source` is anything that `open` takes. Damage does not raise an exception; it is in the report. An exception means
+    that a file could not be read, or that its format is not known. `progress(done, total)` is called with bytes, from
+    time to time and at the end of each file.
     """
     options = open_options(format=format, limits=limits)
-    alone = None if progress is None else Progress(progress)
+    step = None if progress is None else Progress(progress)
     if isinstance(source, io.BytesIO):
-        return _report([_core.verify_bytes(source.getvalue(), "<BytesIO>", options, alone)])
+        return _report([_core.verify_bytes(source.getvalue(), "<BytesIO>", options, step)])
     if isinstance(source, bytes | bytearray | memoryview):
-        return _report([_core.verify_bytes(bytes(source), "<bytes>", options, alone)])
+        return _report([_core.verify_bytes(bytes(source), "<bytes>", options, step)])
     if not isinstance(source, str | os.PathLike) and hasattr(source, "read"):
-        return _report([_core.verify_object(source, options, alone)])
+        return _report([_core.verify_object(source, options, step)])
     files = expand(source)
     return _report(_verify_paths(files, options, progress), tuple(file.path for file in files))
 
@@ -256,7 +262,7 @@ def _report(files: list[dict[str, Any]], paths: tuple[str, ...] | None = None) -
     def total(field: str) -> int:
         return sum(file[field] for file in files)
 
-    def places(field: str) -> tuple[tuple[str, int, int], ...]:
+    def byte_ranges(field: str) -> tuple[tuple[str, int, int], ...]:
         return tuple((file["name"], begin, end) for file in files for begin, end in file[field])
 
     return Report(
@@ -267,9 +273,9 @@ def _report(files: list[dict[str, Any]], paths: tuple[str, ...] | None = None) -
         record_bytes=total("record_bytes"),
         decoded_bytes=total("decoded_bytes"),
         meta_bytes=total("meta_bytes"),
-        unused=places("unused"),
+        unused=byte_ranges("unused"),
         unused_bytes=total("unused_bytes"),
-        damaged=places("damaged"),
+        damaged=byte_ranges("damaged"),
         damaged_bytes=total("damaged_bytes"),
         problems=tuple(problem for file in files for problem in file["problems"]),
         problem_count=total("problem_count"),

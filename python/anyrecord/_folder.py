@@ -23,11 +23,11 @@ from anyrecord.errors import ClosedError, FormatError
 
 __all__ = ["Folder", "unpack"]
 
-Paths: TypeAlias = list[str]  # `list` is a method here
+Paths: TypeAlias = list[str]  # inside `Folder`, the name `list` is a method
 
 
 class Folder(Mapping[str, bytes]):
-    """A packed folder: a read-only mapping of paths to the contents of files, in the order in which they are stored.
+    """A packed folder: a read-only mapping from paths to the contents of files, in stored order.
 
     >>> import anyrecord, os
     >>> os.makedirs("pets/dogs", exist_ok=True)
@@ -44,12 +44,13 @@ class Folder(Mapping[str, bytes]):
     [b'this is pets/dogs/rex.txt', b'this is pets/cat.txt']
     >>> folder.unpack("copy")
 
-    `path` is a file that `anyrecord.pack` or the original's `pack_folder` wrote. Its listing is read as data, never
-    unpickled; one that holds anything but names and record numbers is a `FormatError`. `checksums=False` reads
+    `path` is a file that `anyrecord.pack` or FFRecord's own `pack_folder` wrote. Its listing is read as data and never
+    unpickled. A listing that holds anything but names and record numbers raises `FormatError`. `checksums=False` reads
     without checking hashes.
 
-    Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a` and `a/b`; a path that begins with
-    `/` or has `..` in it is never found. It can be used from many threads, in forked children, and by pickle.
+    Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a`, `a` and `a/b`. A path that begins
+    with `/` or contains `..` is never found. You can use a `Folder` from many threads and in forked children, and you
+    can pickle it.
     """
 
     def __init__(self, path: StrPath, *, checksums: bool = True) -> None:
@@ -88,14 +89,14 @@ class Folder(Mapping[str, bytes]):
         return (path for path, node in walk(self._listing.tree) if isinstance(node, int))
 
     def __contains__(self, path: object) -> bool:
-        return self.is_file(path)  # type: ignore[arg-type]  # anything may be asked for
+        return self.is_file(path)  # type: ignore[arg-type]  # `in` accepts any object
 
     def read_many(self, paths: Iterable[StrPath]) -> list[bytes]:
-        """The contents of many files, in the order asked for, with one batched read."""
+        """Returns the contents of many files, in the order of `paths`, with one batched read."""
         return self._records.__getitems__([self._record_of(path) for path in paths])
 
     def open(self, path: StrPath) -> io.BytesIO:
-        """A file of the folder as a binary file object, in memory."""
+        """Opens a file of the folder as a binary file object in memory."""
         node = self._find(path)
         if not isinstance(node, int):
             code = ENOENT if node is None else EISDIR
@@ -105,23 +106,23 @@ class Folder(Mapping[str, bytes]):
     # -- names --
 
     def exists(self, path: StrPath) -> bool:
-        """Whether there is a file or a folder of that path; `""` is the whole folder."""
+        """Whether the path is a file or a folder. `""` is the whole packed folder."""
         return self._find(path) is not None
 
     def is_file(self, path: StrPath) -> bool:
-        """Whether there is a file of that path."""
+        """Whether the path is a file."""
         return isinstance(self._find(path), int)
 
     def is_dir(self, path: StrPath) -> bool:
-        """Whether there is a folder of that path."""
+        """Whether the path is a folder."""
         return isinstance(self._find(path), dict)
 
     def list(
         self, path: StrPath = "", *, recursive: bool = False, files: bool = True, folders: bool = True
     ) -> list[str]:
-        """What is in a folder, in stored order, each with its whole path; a folder comes before what is in it.
+        """Lists the full paths of the files and folders in a folder, in stored order. A folder comes before its files.
 
-        `recursive=True` lists all levels; `files=False` leaves out files, `folders=False` leaves out folders.
+        `recursive=True` lists all levels, `files=False` leaves out files, and `folders=False` leaves out folders.
         """
         tree = self._find(path)
         if not isinstance(tree, dict):
@@ -132,21 +133,22 @@ class Folder(Mapping[str, bytes]):
         return [path for path, node in found if (folders if isinstance(node, dict) else files)]
 
     def glob(self, pattern: str) -> Paths:
-        """The files whose path matches, in stored order. `*` stays within a name, `**` is any number of folders.
+        """Lists the files whose path matches the pattern, in stored order.
 
-        `[abc]` and `?` are as in a shell; names that begin with a dot are like any other.
+        `*` matches within one name, `**` matches any number of folders. `[abc]` and `?` work as in a shell. Names that
+        begin with a dot are matched like all others.
         """
         names = [None if name == "**" else compile_pattern(translate(name)) for name in _names(pattern)]
         return _Glob(names).below(self._listing.tree, "", frozenset({0}))
 
     @property
     def records(self) -> Records:
-        """The records as they are stored: one for each file, and behind them the listing."""
+        """The stored records: one for each file, then the listing."""
         return self._records
 
     @property
     def tree(self) -> Mapping[str, Any]:
-        """The listing: names of files with the numbers of their records, names of folders with such mappings."""
+        """The listing: a mapping from file names to record numbers, and from folder names to such mappings."""
         return _read_only(self._listing.tree)
 
     def _find(self, path: object) -> int | Tree | None:
@@ -172,13 +174,14 @@ class Folder(Mapping[str, bytes]):
         overwrite: bool = False,
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
-        """Writes all files and folders to the folder `target`, which appears when everything is there.
+        """Writes all files and folders to the folder `target`, which appears when it is complete.
 
-        A target that exists and is not empty is a `FileExistsError`; with `overwrite=True` the files go into it, in
-        place of files of the same names, once all of them are written beside it. Links inside it are never followed.
+        A target that exists and is not empty raises `FileExistsError`. With `overwrite=True`, the files are first
+        written to a temporary folder next to the target. Then they are moved into the target and replace files of the
+        same names. Links inside the target are never followed.
 
-        A listing that could not be unpacked on every system is a `FormatError` before anything is written: names that
-        differ only in case, and names such as `C:`. `progress(done, total)` is called with bytes.
+        A listing that cannot be unpacked on every system raises `FormatError` before anything is written. Examples are
+        names that differ only in case, and names such as `C:`. `progress(done, total)` is called with bytes.
         """
         if isinstance(target, os.PathLike):
             refuse_mangled_url(target)
@@ -187,12 +190,12 @@ class Folder(Mapping[str, bytes]):
         write_tree(self._records, self._listing.tree, name, bool(overwrite), progress)
 
     def close(self) -> None:
-        """Gives the file back. Names are still known; reading is a `ClosedError`."""
+        """Closes the file. You can still list names; reading a file raises `ClosedError`."""
         self._records.close()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the folder was closed."""
         return self._records.closed
 
     def __enter__(self) -> Self:
@@ -204,14 +207,14 @@ class Folder(Mapping[str, bytes]):
         self.close()
 
     def __repr__(self) -> str:
-        # By content, not by path: the same in every process and on every host.
+        # The digest is of the content, not of the path, so it is the same in every process and on every host.
         listing = self._listing
         return f"<anyrecord.Folder: {listing.num_files} files, {listing.num_folders} folders, sha1 {self._digest}>"
 
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # as a mapping it would read everything
+        return self is other  # the comparison of `Mapping` would read all files
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self._records)
@@ -224,7 +227,7 @@ def unpack(
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> None:
-    """Writes all files of a packed folder to the folder `target`: what `pack` did, undone.
+    """Writes all files of a packed folder to the folder `target`. This is the reverse of `pack`.
 
     >>> import anyrecord, os, pathlib
     >>> os.makedirs("pets", exist_ok=True)
@@ -234,7 +237,7 @@ def unpack(
     >>> pathlib.Path("pets-again/cat.txt").read_text()
     'this is a cat'
 
-    The same as `anyrecord.Folder(source).unpack(target)`, whose options it has.
+    It does the same as `anyrecord.Folder(source).unpack(target)` and takes the same options.
     """
     with Folder(source) as folder:
         folder.unpack(target, overwrite=overwrite, progress=progress)
@@ -247,7 +250,7 @@ def _restore(cls: type[Folder], records: Records) -> Folder:
 
 
 def _names(path: object) -> Paths:
-    """The names in a path; of a path that cannot be in a folder, one that nothing has."""
+    """The names in a path. For a path that can never be in a folder it returns ["/"], a name that no file has."""
     text = path.as_posix() if isinstance(path, PurePath) else path
     if isinstance(text, os.PathLike):
         text = os.fspath(text)
@@ -261,13 +264,13 @@ def _read_only(tree: Tree) -> Mapping[str, Any]:
 
 
 class _Glob:
-    """A pattern, matched name by name on the way down, so that only folders that can match are looked into."""
+    """A glob pattern. It is matched level by level, so only folders that can contain a match are searched."""
 
     def __init__(self, names: list[Pattern[str] | None]) -> None:
         self.names = names  # None is `**`
 
     def below(self, tree: Tree, prefix: str, states: frozenset[int]) -> Paths:
-        """The files below `tree`, when the names above it can have used up as many names of the pattern as `states`."""
+        """The files below `tree` that match. `states`: how many names of the pattern the path so far can have used."""
         found: Paths = []
         states = self.closure(states)
         for name, node in tree.items():
@@ -285,7 +288,7 @@ class _Glob:
         return found
 
     def closure(self, states: Iterable[int]) -> frozenset[int]:
-        """A `**` may also stand for no folder at all."""
+        """Adds the states reached if a `**` matches no folder at all."""
         reached = set(states)
         for state in sorted(reached):
             while state < len(self.names) and self.names[state] is None:

@@ -1,4 +1,4 @@
-"""`build_index`: where records are, in a small file beside the data, for formats that keep no table of their own."""
+"""`build_index`: writes a small index file next to the data, for formats that have no table of their own."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ def build_index(
     format: str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[str]:
-    """Makes the side indexes of RecordIO and TFRecord files that have none, or one that does not fit; returns them all.
-
-    The index of `train.tfrecord` is the hidden file `.train.tfrecord.index` beside it. `open` uses it instead of
-    going through the whole file, once it has compared the size and some of the headers; one that does not fit is as
-    good as none. It is never needed, and can be deleted.
+    """Writes index files for RecordIO and TFRecord files, and returns the paths of all index files.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.tfrecord", overwrite=True) as out:
@@ -34,17 +30,22 @@ def build_index(
     >>> anyrecord.open("doc.tfrecord")[700]
     b'700'
 
-    Files of formats that have a table, and compressed TFRecord files, which have to be unpacked from the beginning
-    anyway, get none and are passed over. `progress(done, total)` is called with bytes of data after each file.
+    The index of `train.tfrecord` is the hidden file `.train.tfrecord.index` in the same folder. With an index, `open`
+    does not scan the whole file. `open` first compares the size and some of the headers with the index, and ignores an
+    index that does not fit. `build_index` keeps an index that fits, and writes one that is missing or does not fit.
+    An index is optional: you can always delete it.
+
+    Files of formats that have a table need no index and are skipped. So are compressed TFRecord files, which must be
+    decompressed from the beginning anyway. `progress(done, total)` is called with bytes of data after each file.
     """
     options = open_options(format=format)
     paths = list(dict.fromkeys(file.path for file in expand(source)))
     sizes = [os.path.getsize(path) for path in paths]
-    found, done, tell = [], 0, Progress(progress, sum(sizes))
+    found, done, report = [], 0, Progress(progress, sum(sizes))
     for path, size in zip(paths, sizes, strict=True):
         index = _core.build_index(path, options)
         if index is not None:
             found.append(os.fspath(index))
         done += size
-        tell(done)
+        report(done)
     return found

@@ -1,4 +1,4 @@
-"""Iterators that know where they are: a state is the position of the next record, whatever was read ahead."""
+"""Iterators whose state can be saved. The state is the position of the next record; prefetched records do not count."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, Protocol, SupportsIndex, TypeVar
 
-from anyrecord._calls import not_an_end
+from anyrecord._calls import stop_iteration_error
 from anyrecord._numbers import whole_number
 
 if TYPE_CHECKING:
@@ -28,65 +28,68 @@ class _Sequence(Protocol[T]):
 
 
 def position_of(state: Mapping[str, int], length: int, fingerprint: int) -> int:
-    """The position that a state of an iterator stands for, if it is a state of the view with that fingerprint."""
+    """The position in a saved state of an iterator. Raises ValueError if the state is not of the same view."""
     try:
         position, its_length, its_fingerprint = (index(state[key]) for key in ("position", "length", "fingerprint"))
     except (KeyError, TypeError, IndexError):
         raise ValueError(
-            f"not the state of an iterator: expected what state_dict() returned, found {state!r}"
+            f"this is not the state of an iterator; pass what state_dict() returned, not {state!r}"
         ) from None
     if its_length != length:
-        raise ValueError(f"the state of another view: it has {its_length} records, these are {length}")
+        raise ValueError(
+            f"the state is from another view: that view has {its_length} records, this one has {length}; "
+            "resume from the same files with the same shuffle, shard and slice"
+        )
     if its_fingerprint != fingerprint:
         raise ValueError(
-            "the state of another view: it has as many records, but in another order or from other files; "
+            "the state is from another view: that view has as many records, but in another order or from other files; "
             "resume from the same files with the same shuffle (seed and epoch), shard and slice"
         )
     if not 0 <= position <= length:
-        raise ValueError(f"not the state of an iterator: position {position!r} of {length}")
+        raise ValueError(f"this is not the state of an iterator: position {position!r} is not in 0 to {length}")
     return position
 
 
 def index_of(records: Sequence[Any], value: object, start: int, stop: int | None) -> int:
-    """The position of the first record in a part that equals `value`.
+    """The position of the first record from `start` to `stop` that equals `value`.
 
-    What `collections.abc.Sequence` has for this takes an IndexError of anybody for the end of the sequence.
+    The version of `collections.abc.Sequence` is not used: it takes any IndexError for the end of the sequence.
     """
     begin, end, _ = slice(start, stop).indices(len(records))
     for position, found in enumerate(records[begin:end], begin):
         if found is value or found == value:
             return position
-    raise ValueError("there is no such record")
+    raise ValueError("no record in this range equals the value")
 
 
 class MappedIterator(Iterator[T], Generic[T]):
-    """Iterates over `MappedRecords`. Made by `iter()` and `resume`."""
+    """Iterates over `MappedRecords`. `iter()` and `resume` return one."""
 
     def __init__(self, records: _core.RecordsIterator, mapped: MappedRecords[T]) -> None:
         self._records, self._mapped = records, mapped
 
     def __next__(self) -> T:
-        # A StopIteration of the records is the end; one of a function is turned into an error by `_apply`.
+        # A StopIteration of `next` is the end of the records. `_apply` turns one of a user's function into an error.
         return self._mapped._apply(next(self._records), self)
 
     def _last(self) -> int:
-        """The position of the record that came last; asked for when a function fails on it."""
+        """The position of the last delivered record. Used in the error message if a function fails on that record."""
         return self._records.state_dict()["position"] - 1
 
     def __length_hint__(self) -> int:
         return self._records.__length_hint__()
 
     def state_dict(self) -> dict[str, int]:
-        """Where it is; `resume` and `load_state_dict` continue there."""
+        """Returns the state. `resume` and `load_state_dict` continue from it."""
         return self._records.state_dict()
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continues at the position of a state; one of another view is a ValueError, and changes nothing."""
+        """Continues at the position of a state. A state of another view raises ValueError and changes nothing."""
         self._records.load_state_dict(state)
 
 
 class Batches(Generic[T]):
-    """What `batches` returns: lists of records. It has a length, and can be iterated over any number of times.
+    """Lists of records, as `batches` returns them. It has a length, and you can iterate over it any number of times.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -105,7 +108,7 @@ class Batches(Generic[T]):
         self._start = 0 if resume is None else position_of(resume, len(records), records._fingerprint)
 
     def __len__(self) -> int:
-        """How many batches an iteration gives: after `resume=`, those that are left."""
+        """How many batches an iteration delivers. With `resume=`, only the remaining ones count."""
         left = len(self._records) - self._start
         return left // self._size if self._drop_last else -(-left // self._size)
 
@@ -117,15 +120,15 @@ class Batches(Generic[T]):
 
 
 class BatchIterator(Iterator[list[T]], Generic[T]):
-    """Iterates over `Batches`. Its state counts records, so that batches of another size may go on."""
+    """Iterates over `Batches`. Its state counts records, so you can resume with another batch size."""
 
     def __init__(self, records: _Sequence[T], size: int, drop_last: bool, position: int) -> None:
         self._records, self._size, self._drop_last = records, size, drop_last
         self._length = len(records)
         self._fingerprint: int | None = None
-        self._go_to(position)
+        self._seek(position)
 
-    def _go_to(self, position: int) -> None:
+    def _seek(self, position: int) -> None:
         rest = self._length - position
         self._position = position
         self._end = position + (rest // self._size * self._size if self._drop_last else rest)
@@ -137,20 +140,20 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
         try:
             batch = self._records.__getitems__(range(self._position, end))
         except StopIteration as error:
-            raise not_an_end(error) from error
-        self._position = end  # only now: a batch that could not be read is not behind us
+            raise stop_iteration_error(error) from error
+        self._position = end  # set after the read: a batch that could not be read is not skipped
         return batch
 
     def __length_hint__(self) -> int:
         return -((self._position - self._end) // self._size)
 
     def state_dict(self) -> dict[str, int]:
-        """Where it is; `load_state_dict`, `batches(..., resume=state)` and `resume(state)` continue there."""
+        """Returns the state. `load_state_dict`, `batches(..., resume=state)` and `resume(state)` continue from it."""
         return {"position": self._position, "length": self._length, "fingerprint": self._view()}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continues at the position of a state; one of another view is a ValueError, and changes nothing."""
-        self._go_to(position_of(state, self._length, self._view()))
+        """Continues at the position of a state. A state of another view raises ValueError and changes nothing."""
+        self._seek(position_of(state, self._length, self._view()))
 
     def _view(self) -> int:
         if self._fingerprint is None:

@@ -1,9 +1,10 @@
 """The listing of a packed folder: the names in it, and the record that holds each file.
 
-The last record of a packed folder is nine magic bytes and the pickle of nested `OrderedDict`s: a name to the number
-of a record (a file), or to another such dict (a folder). To unpickle it would be to run what a file says, so that is
-never done: the few opcodes that such a pickle consists of are interpreted here, with nothing behind them but strings,
-numbers and dicts, and every other opcode is refused.
+The last record of a packed folder is nine magic bytes and the pickle of nested `OrderedDict`s. Each dict maps a name to
+the number of a record (a file) or to another such dict (a folder).
+
+`pickle.loads` would run code that the file names, so it is never called. The interpreter here knows only the few
+opcodes that such a pickle needs. They make strings, numbers and dicts. Every other opcode is refused.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ MAGIC: Final = b"piouhjgbr"
 """What the last record of a packed folder begins with."""
 
 MAX_DEPTH: Final = 64
-"""How many names a path may have."""
+"""The maximum number of names in a path."""
 MAX_NAME_BYTES: Final = 255
-"""How long one name may be."""
+"""The maximum length of one name."""
 MAX_PATH_BYTES: Final = 4096
-"""How long a path may be."""
+"""The maximum length of a path."""
 
 Tree: TypeAlias = "dict[str, int | Tree]"
-"""Names, in stored order: of files with the number of their record, of folders with what is in them."""
+"""A folder in stored order. A file name maps to a record number, a folder name to the tree of that folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A listing that was checked: every name can be a name, and every file has a record of its own."""
+    """A checked listing: every name is valid, and every file has its own record."""
 
     tree: Tree
     num_files: int
@@ -59,12 +60,12 @@ class Listing:
 
 
 def dump(tree: Tree) -> bytes:
-    """The record that stores a listing; the dicts in `tree` must be `OrderedDict`s, as the original's are."""
+    """The record that stores a listing. The dicts in `tree` must be `OrderedDict`s, as in FFRecord's own listings."""
     return MAGIC + pickle.dumps(tree, protocol=4)
 
 
 def walk(tree: Tree, prefix: str = "") -> Iterator[tuple[str, int | Tree]]:
-    """Every path below `tree` with what it is, in stored order; a folder comes before what is in it."""
+    """Yields every path below `tree` with its node, in stored order. A folder comes before its content."""
     levels = [(prefix, iter(tree.items()))]
     while levels:
         prefix, items = levels[-1]
@@ -79,18 +80,18 @@ def walk(tree: Tree, prefix: str = "") -> Iterator[tuple[str, int | Tree]]:
 
 
 def name_bytes(name: str) -> int:
-    """How long a name is on disk."""
+    """The length of a name on disk."""
     if name.isascii():
         return len(name)
     try:
-        return len(name.encode(errors="surrogateescape"))  # a byte that is not UTF-8 is a lone surrogate here
+        return len(name.encode(errors="surrogateescape"))  # Python decodes a byte that is not UTF-8 to a lone surrogate
     except UnicodeEncodeError:
         return len(name.encode(errors="surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a listing is stored, for errors."""
+    """Where a listing is stored, for error messages."""
 
     path: str
     record: int
@@ -111,7 +112,7 @@ class _Place:
 
 
 def _check(tree: Tree, num_records: int, place: _Place) -> tuple[int, int]:
-    """Counts files and folders of a tree whose names and numbers are all that they must be."""
+    """Checks the names and record numbers of a tree. Returns how many files and folders the tree has."""
     named = bytearray(num_records)
     files = folders = 0
     levels: list[tuple[int, Iterator[tuple[str, int | Tree]]]] = [(0, iter(tree.items()))]
@@ -143,7 +144,7 @@ def _check_name(name: str, place: _Place) -> int:
     if size > MAX_NAME_BYTES:
         place.refuse("name too long", f"at most {MAX_NAME_BYTES} bytes", f"{size}: {_short(name)}")
     if not name or name in (".", "..") or "/" in name or "\0" in name:
-        place.refuse("impossible name", "the name of one file or folder", _short(name))
+        place.refuse("invalid name", "the name of one file or folder", _short(name))
     return size
 
 
@@ -153,7 +154,7 @@ def _short(value: object) -> str:
 
 
 class _Mark:
-    """What stands on the stack for things that are not data."""
+    """A placeholder on the stack for a value that is not data."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -168,22 +169,22 @@ _NUMBER = re.compile(rb"[0-9]{1,19}")
 
 
 class _Interpreter:
-    """A pickle machine that can make strings, numbers and dicts, and nothing else."""
+    """A pickle interpreter that can make only strings, numbers and dicts."""
 
     def __init__(self, record: bytes, place: _Place) -> None:
         self.data, self.place = record, place
         self.at = self.begin = len(MAGIC)  # the next byte
         self.opcode_at = self.at
         self.stack: list[Any] = []
-        self.below: list[list[Any]] = []  # the stacks under each MARK
+        self.below: list[list[Any]] = []  # the stacks below each MARK
         self.memo: dict[int, Any] = {}
-        self.in_a_folder: set[int] = set()  # ids of the dicts that have a place; none is ever freed before the end
+        self.in_a_folder: set[int] = set()  # ids of dicts that are in a folder; no dict is freed before the end
 
     def run(self) -> Tree:
         data, end = self.data, len(self.data)
         while True:
             if self.at >= end:
-                self.refuse("listing cut short", "a STOP opcode", "the end of the record")
+                self.refuse("truncated listing", "a STOP opcode", "the end of the record")
             self.opcode_at = self.at
             opcode = data[self.at]
             self.at += 1
@@ -202,7 +203,7 @@ class _Interpreter:
     def take(self, size: int) -> bytes:
         end = self.at + size
         if end > len(self.data):
-            self.refuse("listing cut short", f"{size} more bytes", f"{len(self.data) - self.at}")
+            self.refuse("truncated listing", f"{size} more bytes", f"{len(self.data) - self.at}")
         piece = self.data[self.at : end]
         self.at = end
         return piece
@@ -213,16 +214,16 @@ class _Interpreter:
     def line(self) -> bytes:
         end = self.data.find(b"\n", self.at)
         if end < 0:
-            self.refuse("listing cut short", "a line", "no end of line")
+            self.refuse("truncated listing", "a line", "no end of line")
         line = self.data[self.at : end]
         self.at = end + 1
         return line
 
     def decimal(self) -> int:
         line = self.line()
-        # 00 and 01 are how the oldest pickles spell False and True.
+        # Pickle protocol 0 writes False and True as 00 and 01.
         if not _NUMBER.fullmatch(line) or (len(line) > 1 and line.startswith(b"0")):
-            self.refuse("impossible number", "a whole number", _short(line))
+            self.refuse("invalid number", "a whole number", _short(line))
         return int(line)
 
     # -- the stack --
@@ -248,25 +249,25 @@ class _Interpreter:
     def proto(self) -> None:
         version = self.number(1)
         if self.opcode_at != self.begin or version > 5:
-            self.refuse("impossible protocol", "at most 5, and only at the beginning", f"{version}")
+            self.refuse("invalid protocol", "at most 5, and only at the beginning", f"{version}")
 
     def frame(self) -> None:
         size = self.number(8)
         if size > len(self.data) - self.at:
-            self.refuse("listing cut short", f"a frame of {size} bytes", f"{len(self.data) - self.at}")
+            self.refuse("truncated listing", f"a frame of {size} bytes", f"{len(self.data) - self.at}")
 
     def mark(self) -> None:
         self.below.append(self.stack)
         self.stack = []
 
     def text(self, size: int) -> None:
-        if size > 3 * MAX_NAME_BYTES:  # a byte that is not UTF-8 takes three here
+        if size > 3 * MAX_NAME_BYTES:  # a byte that is not UTF-8 takes three bytes in a pickle
             self.refuse("name too long", f"at most {MAX_NAME_BYTES} bytes", f"{size}")
         raw = self.take(size)
         try:
             self.stack.append(raw.decode("utf-8", "surrogatepass"))
         except UnicodeDecodeError:
-            self.refuse("impossible name", "UTF-8", _short(raw))
+            self.refuse("invalid name", "UTF-8", _short(raw))
 
     def unicode_line(self) -> None:
         raw = self.line()
@@ -275,7 +276,7 @@ class _Interpreter:
         try:
             self.stack.append(raw.decode("raw-unicode-escape"))
         except UnicodeDecodeError:
-            self.refuse("impossible name", "escaped text", _short(raw))
+            self.refuse("invalid name", "escaped text", _short(raw))
 
     def long(self) -> None:
         self.stack.append(int.from_bytes(self.take(self.number(1)), "little", signed=True))
@@ -285,7 +286,7 @@ class _Interpreter:
 
     def get(self, index: int) -> None:
         if index not in self.memo:
-            self.refuse("broken listing", "something stored before", f"number {index}")
+            self.refuse("broken listing", "an index into the memo", f"{index}")
         self.stack.append(self.memo[index])
 
     def name_class(self, module: object, name: object) -> None:
@@ -328,25 +329,25 @@ class _Interpreter:
         for position in range(0, len(items), 2):
             name, node = items[position], items[position + 1]
             if type(name) is not str:
-                self.refuse("impossible name", "text", _short(name))
+                self.refuse("invalid name", "text", _short(name))
             if name in folder:
-                self.refuse("name twice", "different names in a folder", _short(name))
+                self.refuse("duplicate name", "different names in a folder", _short(name))
             if type(node) is dict:
                 if id(node) in self.in_a_folder:
                     self.refuse("folder in two places", "one place for each folder", _short(name))
                 self.in_a_folder.add(id(node))
             elif type(node) is not int:
-                self.refuse("impossible entry", "a number or a folder", _short(node))
+                self.refuse("invalid entry", "a number or a folder", _short(node))
             folder[name] = node
 
     def stop(self) -> Tree:
         if self.at != len(self.data):
-            self.refuse("bytes behind the listing", "the end of the record", f"{len(self.data) - self.at} bytes")
+            self.refuse("bytes after the listing", "the end of the record", f"{len(self.data) - self.at} bytes")
         if self.below or len(self.stack) != 1:
             self.refuse("broken listing", "one folder", f"{len(self.stack)} values and {len(self.below)} marks")
         tree = self.stack[0]
         if type(tree) is not dict or id(tree) in self.in_a_folder:
-            self.refuse("broken listing", "a folder that is in no other", _short(type(tree)))
+            self.refuse("broken listing", "a top-level folder", _short(type(tree)))
         return tree
 
 

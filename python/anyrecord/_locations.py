@@ -1,4 +1,4 @@
-"""What a caller may name as a place to read from or write to: a local path. URLs are refused here, by their scheme."""
+"""Locations that a user can pass: local paths. URLs are recognised by their scheme and refused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeAlias
 __all__ = ["StrPath", "refuse_mangled_url", "refuse_url"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
-"""How a caller may name a file: a `str`, which may be a pattern, or a path object, which is one file or folder."""
+"""The name of a file: a `str`, which can be a pattern, or a path object, which is one file or folder."""
 
-# A scheme has two characters or more: "C:" is a drive of Windows.
+# A scheme has at least two characters, because "C:" is a drive on Windows.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
-# What `pathlib` makes of a URL: "gs://bucket/x" becomes "gs:/bucket/x", or "gs:\bucket\x" on Windows.
+# `pathlib` turns "gs://bucket/x" into "gs:/bucket/x", or into "gs:\bucket\x" on Windows.
 _MANGLED_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):[/\\]+")
 
 

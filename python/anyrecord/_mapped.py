@@ -1,4 +1,4 @@
-"""Records with a function on each: lazy, and a sequence again."""
+"""`MappedRecords`: a lazy sequence with the results of a function on each record."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
-from anyrecord._calls import add_note, not_an_end
+from anyrecord._calls import add_note, stop_iteration_error
 from anyrecord._iteration import Batches, MappedIterator, index_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ E = TypeVar("E", bound=Exception)
 
 
 class MappedRecords(Sequence[T], Generic[T]):
-    """What `Records.map` returns. The function runs when a record is read, every time it is read.
+    """The results of a function on each record, as `Records.map` returns them.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -30,8 +30,10 @@ class MappedRecords(Sequence[T], Generic[T]):
     >>> numbers[1], numbers[[1, 0]]
     (2, [2, 1])
 
-    An exception of the function has a note that says which record it was called with. Its `StopIteration` becomes a
-    `RuntimeError`: it would end a loop over the records as if there were no more.
+    The function runs every time a record is read; results are not stored.
+
+    If the function raises an exception, a note on the exception says which record it was called with. `StopIteration`
+    becomes `RuntimeError`, because it would end a loop over the records without an error.
 
     >>> try:
     ...     list(numbers)
@@ -79,7 +81,7 @@ class MappedRecords(Sequence[T], Generic[T]):
             for function in self._functions:
                 value = function(value)
         except StopIteration as error:
-            raise self._noted(not_an_end(error), position) from error
+            raise self._noted(stop_iteration_error(error), position) from error
         except Exception as error:
             self._noted(error, position)
             raise
@@ -93,19 +95,19 @@ class MappedRecords(Sequence[T], Generic[T]):
                     value = function(value)
                 values.append(value)
         except StopIteration as error:
-            raise self._noted_among(not_an_end(error), positions, len(values)) from error
+            raise self._noted_among(stop_iteration_error(error), positions, len(values)) from error
         except Exception as error:
             self._noted_among(error, positions, len(values))
             raise
         return values
 
     def _noted_among(self, error: E, positions: Iterable[SupportsIndex], number: int) -> E:
-        with suppress(Exception):  # the caller's indices may be strange, but the error of the function is what counts
+        with suppress(Exception):  # the user's indices may fail here; the user must still see the function's error
             self._noted(error, next(islice(positions, number, None)))
         return error
 
     def _noted(self, error: E, position: SupportsIndex | MappedIterator[T]) -> E:
-        """The error of a function, with a note on the record that it was called with."""
+        """Adds a note to a function's error that says which record the function was called with."""
         with suppress(Exception):
             number = position._last() if isinstance(position, MappedIterator) else position
             add_note(error, f"in the function on {self._records._describe(number)}")
@@ -115,13 +117,13 @@ class MappedRecords(Sequence[T], Generic[T]):
         return MappedIterator(iter(self._records), self)
 
     def resume(self, state: Mapping[str, int]) -> MappedIterator[T]:
-        """An iterator that continues at the very next record; see `Records.resume`."""
+        """Returns an iterator that continues at the next record; see `Records.resume`."""
         return MappedIterator(self._records.resume(state), self)
 
     def batches(
         self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
     ) -> Batches[T]:
-        """Lists of `size` results each, in order; see `Records.batches`."""
+        """Returns lists of `size` results each, in order; see `Records.batches`."""
         return Batches(self, size, drop_last, resume)
 
     def shuffle(
@@ -132,15 +134,15 @@ class MappedRecords(Sequence[T], Generic[T]):
         window: SupportsIndex | None = None,
         block: SupportsIndex | None = None,
     ) -> MappedRecords[T]:
-        """The results in an order that `seed` and `epoch` decide; see `Records.shuffle`."""
+        """Returns the results in an order that `seed` and `epoch` decide; see `Records.shuffle`."""
         return MappedRecords(self._records.shuffle(seed, epoch, window=window, block=block), *self._functions)
 
     def shard(self, rank: SupportsIndex, *, of: SupportsIndex) -> MappedRecords[T]:
-        """Every `of`-th result, from the one at position `rank` on; see `Records.shard`."""
+        """Returns every `of`-th result, beginning at position `rank`; see `Records.shard`."""
         return MappedRecords(self._records.shard(rank, of=of), *self._functions)
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """The position of the first result that equals `value`; a ValueError if there is none."""
+        """Returns the position of the first result that equals `value`. Raises ValueError if there is none."""
         return index_of(self, value, start, stop)
 
     def __add__(self, other: MappedRecords[T]) -> MappedRecords[T]:
@@ -153,7 +155,7 @@ class MappedRecords(Sequence[T], Generic[T]):
         return self._records._fingerprint
 
     def map(self, function: Callable[[T], U]) -> MappedRecords[U]:
-        """A function on the results of this one."""
+        """Applies another function to these results."""
         if not callable(function):
             raise TypeError(f"map needs a function, not {type(function).__name__}")
         return MappedRecords(self._records, *self._functions, function)
@@ -164,12 +166,12 @@ class MappedRecords(Sequence[T], Generic[T]):
         return self._records.paths
 
     def close(self) -> None:
-        """Closes the records under it; see `Records.close`."""
+        """Closes the underlying records; see `Records.close`."""
         self._records.close()
 
     @property
     def closed(self) -> bool:
-        """Whether the records under it were closed."""
+        """Whether the underlying records were closed."""
         return self._records.closed
 
     def __enter__(self) -> Self:
@@ -180,11 +182,11 @@ class MappedRecords(Sequence[T], Generic[T]):
         self.close()
 
     def __repr__(self) -> str:
-        # Names, not addresses: the same in every process.
+        # Names instead of addresses, so the text is the same in every process.
         names = (getattr(f, "__qualname__", type(f).__qualname__) for f in self._functions)
         return repr(self._records) + "".join(f".map({name})" for name in names)
 
 
 def _kept(indices: Any) -> Any:
-    """Indices that can be looked at again after they were read from, to tell which record a function failed on."""
+    """The indices, as a list if they are an iterator. An error message needs them again after they were read."""
     return list(indices) if hasattr(indices, "__next__") else indices

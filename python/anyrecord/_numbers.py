@@ -1,4 +1,4 @@
-"""Whole numbers as arguments: one check, one message and one meaning for every function of the package."""
+"""Whole numbers as arguments: one check and one message for every function of the package."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, SupportsIndex
 __all__ = ["MOST_COUNT", "MOST_NUMBER", "MOST_THREADS", "integer", "optional_number", "whole_number"]
 
 MOST_THREADS = 1024
-"""How many threads may be asked for."""
+"""The largest number of threads."""
 MOST_COUNT = 2**63 - 1
-"""What a signed 64-bit number holds: sizes and counts."""
+"""The largest signed 64-bit number, for sizes and counts."""
 MOST_NUMBER = 2**64 - 1
-"""What an unsigned 64-bit number holds: seeds and epochs."""
+"""The largest unsigned 64-bit number, for seeds and epochs."""
 
 
 def whole_number(name: str, value: SupportsIndex, least: int = 0, most: int | None = MOST_NUMBER) -> int:
-    """The argument `name` as an `int`. Everything with `__index__` is accepted, numpy integers too; a bool is not.
+    """Returns the argument `name` as an `int`, or raises if it is not a whole number from `least` to `most`.
 
-    `most=None`: there is no limit above.
+    Everything with `__index__` is accepted, including numpy integers, except a bool. `most=None` means no upper limit.
 
     >>> whole_number("threads", 4, 0, MOST_THREADS)
     4
@@ -39,12 +39,12 @@ def whole_number(name: str, value: SupportsIndex, least: int = 0, most: int | No
 
 
 def optional_number(name: str, value: SupportsIndex | None, least: int = 0, most: int = MOST_NUMBER) -> int | None:
-    """`whole_number`, for an option that may be left out."""
+    """Does the same as `whole_number`, for an argument that can be None."""
     return None if value is None else whole_number(name, value, least, most)
 
 
 def integer(name: str, value: SupportsIndex) -> int:
-    """The argument `name` as an `int` of any size, for those whose range is checked elsewhere."""
+    """Returns the argument `name` as an `int` of any size. The caller checks the range."""
     try:
         return _index(value)
     except TypeError:
@@ -53,7 +53,7 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 
 def _index(value: Any) -> int:
-    # Arrays and tensors of one boolean have `__index__`, too; their type says what they are.
+    # Arrays and tensors of one boolean also have `__index__`; their dtype shows that they are booleans.
     if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
         raise TypeError
     return index(value)
@@ -65,7 +65,7 @@ def _wrong(name: str, value: object, least: int, most: int | None) -> str:
 
 
 def _limit(most: int) -> str:
-    """The number, or for the large ones how people write it: 2**63 - 1."""
+    """The number as text. A large one is written as a power of two: 2**63 - 1."""
     power = most.bit_length()
     if power > 31 and most == 2**power - 1:
         return f"2**{power} - 1"
@@ -75,6 +75,6 @@ def _limit(most: int) -> str:
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except Exception:  # an int of thousands of digits has no repr, and a caller's class may have a wrong one
+    except Exception:  # an int of thousands of digits has no repr, and the repr of a user's class may raise
         return f"<{type(value).__name__}>"
     return text if len(text) <= 60 else f"{text[:50]}..."

@@ -1,4 +1,4 @@
-"""How to open: the options that `open`, `info` and `verify` share."""
+"""The options that `open`, `info` and `verify` share."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_
 __all__ = ["Limits", "OpenOptions"]
 
 _MOST_OPEN_FILES = 2**20
-"""No system opens more files for one process than that."""
+"""More files than any system lets one process open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on what a file may claim. Stored bytes need none: the file bounds them."""
+    """Limits on the memory, disk space and descriptors that reading may use, whatever sizes a file declares.
+
+    Stored bytes need no limit: the size of the file limits them.
+    """
 
     decoded_chunk_bytes: int = 4 << 30
-    """Bytes that one chunk may decompress to."""
+    """The largest size of one chunk after decompression, in bytes."""
     decoded_bytes: int = 8 << 30
-    """Decoded bytes that one call may hold at once, of all the chunks it works on."""
+    """The largest number of decoded bytes that one call holds at once, over all chunks that it works on."""
     spool_bytes: int = 1 << 40
-    """Bytes that the temporary files of one `Records` may take: unpacked streams, and tables with `table="disk"`."""
+    """The largest size of the temporary files of one `Records`: decompressed streams, tables with `table="disk"`."""
     open_files: int = 256
-    """Descriptors that one `Records` keeps open, temporary files included; the least recently used are closed."""
+    """The most descriptors that one `Records` keeps open, including temporary files. The least recently used close."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             most = _MOST_OPEN_FILES if name == "open_files" else MOST_COUNT
-            # The class is frozen for its users; what is kept is the plain number.
+            # The dataclass is frozen, so a plain assignment would raise.
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
 
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """The keywords of `open`, checked; the attributes are what the core reads."""
+    """The checked keywords of `open`. The core reads the attributes by name."""
 
     format: str | None
     checksums: bool
@@ -61,8 +64,8 @@ def open_options(
     cache_bytes: SupportsIndex = 64 << 20,
     threads: SupportsIndex | None = None,
 ) -> OpenOptions:
-    """Checks the keywords and gathers them."""
-    tell_if_worker()
+    """Checks the keywords and returns them as one object."""
+    mark_worker_process()
     if table not in ("memory", "disk"):
         raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
     if io not in ("auto", "plain", "map", "direct"):
@@ -70,7 +73,7 @@ def open_options(
     cache_bytes = whole_number("cache_bytes", cache_bytes, 0, MOST_COUNT)
     threads = optional_number("threads", threads, 0, MOST_THREADS)
     if format is not None and not isinstance(format, str):
-        raise TypeError(f"format= takes the name of a format, not {type(format).__name__}")
+        raise TypeError(f"format= takes the name of a format as a str, not {type(format).__name__}")
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
         raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")
@@ -88,10 +91,10 @@ def open_options(
     )
 
 
-def tell_if_worker() -> None:
-    """Tells the core if this process was started by `multiprocessing`: then others have the other cores.
+def mark_worker_process() -> None:
+    """Tells the core if `multiprocessing` started this process. Other worker processes then use the other cores.
 
-    A forked child is known without; one that was started anew has a name before it knows its parent.
+    The core recognises a forked child by itself. A spawned child has its process name before its parent is known.
     """
     process = sys.modules.get("multiprocessing.process")
     if process is not None and (

@@ -1,4 +1,4 @@
-"""`pack`: a folder as one file, exchangeable with the original's packed folders."""
+"""`pack`: stores a folder as one file. FFRecord's own library can read the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pack(
     durable: bool = True,
     progress: Callable[[int, int], object] | None = None,
 ) -> None:
-    """Stores a folder with all that is in it as one FFRecord file, to be read with `anyrecord.Folder`.
+    """Stores a folder and everything in it as one FFRecord file. Read the file with `anyrecord.Folder`.
 
     >>> import anyrecord, os
     >>> os.makedirs("pets/dogs", exist_ok=True)
@@ -39,35 +39,37 @@ def pack(
     >>> list(folder), folder["dogs/rex.txt"]
     (['cat.txt', 'dogs/rex.txt'], b'this is pets/dogs/rex.txt')
 
-    Each file is one record, read whole into memory; the largest file is what packing needs of it. Hidden files and
-    empty folders are included; links are followed and stored as what they lead to; modes and times are not stored.
-    The order is that of the names, depth first, so the same folder gives the same bytes everywhere.
+    Each file is one record. Files are read into memory one at a time, so packing needs as much memory as the largest
+    file. Hidden files and empty folders are included. Links are followed, and the file or folder that they point to is
+    stored. Modes and times are not stored. Files are ordered by name, depth first, so the same folder gives the same
+    bytes on every system.
 
-    The target appears when it is complete. A file that cannot be read, a link that leads nowhere or back into itself,
-    and anything that is not a file or a folder (a pipe, a socket, a device) is an error, and nothing is published.
+    The target appears when it is complete. These are errors, and nothing is published: a file that cannot be read, a
+    broken link, a link to a folder that contains it, and anything that is not a file or a folder (a pipe, a socket, a
+    device).
 
-    - `overwrite=True` replaces an existing file, at the moment the new one is whole.
-    - `durable=False` does not wait for the disk.
+    - `overwrite=True` replaces an existing file when the new one is complete.
+    - `durable=False` does not wait until the data is on disk.
     - `progress(done, total)` is called with bytes after each file, and once at the end.
     """
     folder, name = os.fspath(source), target_path(target)
     _refuse_inside(folder, name)
     if _core.format_of_suffix(name) not in (None, "ffrecord"):
-        raise ValueError(f"a packed folder is an FFRecord file, and {name!r} ends like another format; end it in .ffr")
+        raise ValueError(f"{name!r} has the suffix of another format, but a packed folder is FFRecord; use .ffr")
     refuse_unwritable(name, sharded=False)
     files = _Files()
     files.scan(folder, files.tree, (), 0)
-    tell = Progress(progress, sum(files.sizes))
+    report = Progress(progress, sum(files.sizes))
     with create(name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=len(files.paths) + 1) as out:
         out._advice = "wait for pack to return before the program ends"
         done = 0
         for path, size in zip(files.paths, files.sizes, strict=True):
             out.write(_contents(path))
             done += size
-            tell(done)
+            report(done)
         out.write(dump(files.tree))
     if not files.paths:
-        tell(0)
+        report(0)
 
 
 def _refuse_inside(folder: str, target: str) -> None:
@@ -78,12 +80,12 @@ def _refuse_inside(folder: str, target: str) -> None:
     except ValueError:  # on different drives
         return
     if inside:
-        raise ValueError(f"the target {target!r} is inside {folder!r}, the folder to be packed; pass a path outside")
+        raise ValueError(f"the target {target!r} is inside {folder!r}, the folder to pack; pass a target outside of it")
 
 
 @dataclass(slots=True)
 class _Files:
-    """What a folder holds, in the order of the records."""
+    """The files in a folder, in the order of the records."""
 
     tree: Tree = field(default_factory=OrderedDict)
     paths: list[str] = field(default_factory=list)
@@ -93,7 +95,7 @@ class _Files:
         about = os.stat(folder)
         here = (about.st_dev, about.st_ino)
         if here in above:
-            raise OSError(errno.ELOOP, "a link leads back to a folder that it is in; remove it to pack", folder)
+            raise OSError(errno.ELOOP, "a link points to a folder that contains it; remove the link to pack", folder)
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)
             size = path_bytes + name_bytes(name)
@@ -123,8 +125,8 @@ def _refuse_special(mode: int, path: str) -> None:
 
 
 def _contents(path: str) -> bytes:
-    """A file, whole. Not mapped: a file that is cut while it is mapped kills the process."""
-    # Without O_NONBLOCK, a pipe that took the place of a file since it was looked at would block for ever.
+    """The contents of a file. It is read, not mapped: truncating a mapped file kills the process."""
+    # Without O_NONBLOCK, opening would block forever if a pipe has replaced the file since it was listed.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     with open(path, "rb", buffering=0, opener=lambda name, _: os.open(name, flags)) as file:
         _refuse_special(os.fstat(file.fileno()).st_mode, path)

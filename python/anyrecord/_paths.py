@@ -1,15 +1,15 @@
-"""From what the caller names to the files that are meant, and the names of the shards of one output.
+"""Expands what a user passes as a source into files, and names the shards of an output.
 
 A source is a file, a folder, a glob, `name@N`, `file[a:b]`, or an iterable of those. If a file with exactly that name
 exists, it is used, whatever characters its name has. Only a `str` can be a pattern: a path object (`os.PathLike`) is
 one file or folder.
 
-Shards are numbered in either of two places, and both are understood everywhere:
+The number of a shard is in one of two places. Both are understood everywhere:
 
-    train-00000-of-00016.array_record      before the suffix: Beam, and what `shard_paths` gives
+    train-00000-of-00016.array_record      before the suffix: Beam, and `shard_paths`
     train.array_record-00000-of-00016      after the suffix: TFDS
 
-An N-of-M set that lacks a member is an error for `name@N`, a folder and a glob, never for an explicit list.
+If a shard of a set is missing, `name@N`, a folder and a glob raise an error. An explicit list of files never does.
 """
 
 import errno
@@ -58,7 +58,7 @@ _SHARD = re.compile(r"(.*)-([0-9]{5,})-of-([0-9]{5,})((?:\..*)?)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """One file, or the records from `start` up to `stop` of it.
+    """One file, or its records from `start` up to `stop`, which is not included.
 
     >>> FileRange("train.array_record")
     FileRange(path='train.array_record', start=0, stop=None)
@@ -70,19 +70,19 @@ class FileRange:
 
 
 def expand(source: StrPath | Iterable[StrPath]) -> list[FileRange]:
-    """The files that `source` names, in reading order.
+    """Returns the files that `source` names, in reading order.
 
     - an existing file: that file
-    - an existing folder: the record files directly in it, in the order of their names
-    - `file[a:b]`: the records from a up to b of one existing file; either may be left out
-    - `name@N`: the N shards of `name`, in the order of their numbers
-    - a glob, where `**` means any depth: the files that match, in the order of their paths
-    - an iterable of these: each in turn (a `set`, which has no order, in the order of the strings)
+    - an existing folder: the record files directly in the folder, ordered by name
+    - `file[a:b]`: the records from a up to b of one existing file; you can leave out a or b
+    - `name@N`: the N shards of `name`, ordered by number
+    - a glob, where `**` means any depth: the files that match, ordered by path
+    - an iterable of these: each in turn. A `set`, which has no order, is sorted.
 
-    An `os.PathLike` is an existing file or folder and nothing else.
+    An `os.PathLike` is always one existing file or folder, never a pattern.
 
-    Raises FileNotFoundError where nothing is found or a shard is missing, ValueError where what is found is
-    ambiguous, and TypeError for anything but paths.
+    Raises FileNotFoundError if nothing is found or a shard is missing, ValueError if the source is ambiguous, and
+    TypeError for anything but paths.
     """
     if isinstance(source, str | os.PathLike):
         return _expand_one(source)
@@ -97,7 +97,7 @@ def expand(source: StrPath | Iterable[StrPath]) -> list[FileRange]:
 
 
 def stat_of(path: str) -> os.stat_result:
-    """`os.stat`, whose error says so where there is no file of that name, but shards of it."""
+    """Does the same as `os.stat`, but if the file is missing and has shards, the error says how to open the shards."""
     try:
         return os.stat(path)
     except FileNotFoundError as error:
@@ -109,7 +109,7 @@ def stat_of(path: str) -> os.stat_result:
 
 
 def shard_paths(path: str, count: int) -> list[str]:
-    """The names of the `count` shards that are written for `path`.
+    """Returns the names of the `count` shards that are written for `path`.
 
     >>> shard_paths("train.array_record", 2)
     ['train-00000-of-00002.array_record', 'train-00001-of-00002.array_record']
@@ -117,7 +117,7 @@ def shard_paths(path: str, count: int) -> list[str]:
     ['train-00000-of-00001']
     """
     if count < 1:
-        raise ValueError(f"the number of shards must be at least 1, found {count}")
+        raise ValueError(f"the number of shards must be at least 1, not {count}")
     folder, name = os.path.split(path)
     if not name:
         raise ValueError(f"{path!r} has no file name to number; pass one such as 'train.array_record'")
@@ -126,7 +126,7 @@ def shard_paths(path: str, count: int) -> list[str]:
 
 
 def renamed(name: str, suffix: str) -> str:
-    """A file name with another record suffix, and its shard number where it was.
+    """Replaces the record suffix of a file name. The shard number stays in its place.
 
     >>> renamed("train.tfrecord", ".array_record")
     'train.array_record'
@@ -139,13 +139,13 @@ def renamed(name: str, suffix: str) -> str:
     if not old and (match := _SHARD.fullmatch(name)) and not match[4]:
         stem, old = _split_suffix(match[1])
         number = name.removeprefix(match[1])
-        # Where no suffix tells which way the shards are named, ours comes last as in the names that we give.
+        # Without a record suffix the naming convention is not known. Put the suffix last, as `shard_paths` does.
         return f"{stem}{suffix}{number}" if old else f"{name}{suffix}"
     return prefix + suffix
 
 
 def set_name(name: str) -> str | None:
-    """The file name whose shards `shard_paths` would call so; None where it is no name of a shard.
+    """Returns the name of the set that a shard belongs to, by the names of `shard_paths`. None if it is not a shard.
 
     >>> set_name("train-00000-of-00002.array_record")
     'train.array_record'
@@ -155,10 +155,9 @@ def set_name(name: str) -> str | None:
 
 
 def existing_shards(path: str) -> list[str]:
-    """The files that are there now and that `shard_paths(path, count)` names for some count.
+    """Returns the existing files that `shard_paths(path, count)` names for any count, sorted by count and number.
 
-    Sorted by count, then by number. What overwriting `path` has to replace, so members of incomplete sets and
-    links that lead nowhere are included.
+    Overwriting `path` must replace all of them, so shards of incomplete sets and broken links are included.
     """
     folder, name = os.path.split(path)
     own = _split_suffix(name)
@@ -193,7 +192,7 @@ def _expand_one(path: StrPath) -> list[FileRange]:
     for _ in range(ATTEMPTS - 1):
         try:
             return _find(path)
-        except (FileNotFoundError, ValueError):  # a set that was replaced while we looked is found the next time
+        except (FileNotFoundError, ValueError):  # if a set was replaced during the search, the next attempt finds it
             continue
     return _find(path)
 
@@ -211,15 +210,15 @@ def _find(path: StrPath) -> list[FileRange]:
 
 
 def _missing(path: str) -> list[FileRange]:
-    """Raises what belongs to a path object that is no file."""
+    """Raises the error for a path object whose file does not exist."""
     try:
         stat_of(path)
     except FileNotFoundError as error:
         if not _MAGIC.search(path) and not _NUMBERED.fullmatch(path):
             raise
-        text = f"{error.strerror}; a path object is one file or folder, so pass a str for a pattern, a set or a range"
+        text = f"{error.strerror}; a path object is always one file or folder: pass a str for a glob, name@N or [a:b]"
         raise FileNotFoundError(errno.ENOENT, text, path) from None
-    return [FileRange(path)]  # it has appeared since
+    return [FileRange(path)]  # the file has appeared in the meantime
 
 
 def _pattern(path: str) -> list[FileRange]:
@@ -233,7 +232,7 @@ def _pattern(path: str) -> list[FileRange]:
     if magic:
         return _whole(_glob(path))
     refuse_unfinished_file(path)
-    stat_of(path)  # raises the error that belongs to this path
+    stat_of(path)  # raises FileNotFoundError
     return [FileRange(path)]
 
 
@@ -246,7 +245,7 @@ def _mode(path: str) -> int | None:
         return os.stat(path).st_mode
     except PermissionError:
         raise
-    except OSError:  # also a pattern that no file name can be: too long, or with characters the system refuses
+    except OSError:  # includes patterns that cannot be file names: too long, or with characters the system refuses
         return None
 
 
@@ -257,12 +256,12 @@ def _range(path: str) -> FileRange | None:
     start = int(match[2] or 0)
     stop = int(match[3]) if match[3] else None
     if stop is not None and start > stop:
-        raise ValueError(f"the range of {path!r} ends before it starts: expected start <= stop, found {start} > {stop}")
+        raise ValueError(f"the range of {path!r} ends before it starts: {start} > {stop}; swap the two numbers")
     return FileRange(match[1], start, stop)
 
 
 def _numbered(path: str, magic: bool) -> list[str] | None:
-    """The members of `name@N`; None where the path is not of that form, or may still be a glob."""
+    """The shards of `name@N`. None if the path does not have that form, or if it can still be a glob."""
     folder, base = os.path.split(path)
     match = _NUMBERED.fullmatch(base)
     if match is None:
@@ -293,13 +292,13 @@ def _numbered(path: str, magic: bool) -> list[str] | None:
     sets = _shard_sets(sorted(paths))
     if len(sets) > 1:
         names = " and ".join(repr(found.pattern) for found in sets)
-        raise ValueError(f"{path!r} can mean more than one set: {names}; pass the glob of the one to read")
+        raise ValueError(f"{path!r} matches more than one set of shards: {names}; pass the glob of one set")
     sets[0].check()
     return [shard for _, shard in sorted(sets[0].members.items())]
 
 
 def _shards_hint(path: str) -> str:
-    """Where there are shards of a name: what to pass to read them. Else nothing."""
+    """If a name has shards, the text of a hint on what to pass to read them. Else an empty string."""
     folder, name = os.path.split(path)
     wanted = set(_conventions(name)) if name else set()
     found: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
@@ -312,16 +311,16 @@ def _shards_hint(path: str) -> str:
     for count, kinds in sorted(found.items()):
         if len(kinds) == 1:
             ways.append(f"{path}@{count}")
-        else:  # both conventions, or several suffixes: only a glob tells them apart
+        else:  # both conventions, or several suffixes: only a glob can choose one of them
             ways += [_ShardSet(folder, *kind, f"{count:05}", _MIN_DIGITS).pattern for kind in sorted(kinds)]
     if not ways:
         return ""
     more = f" (and {len(ways) - _NAMED} more sets)" if len(ways) > _NAMED else ""
-    return f"there are shards of that name: pass {' or '.join(map(repr, ways[:_NAMED]))}{more}"
+    return f"there are shards of that name; to read them, pass {' or '.join(map(repr, ways[:_NAMED]))}{more}"
 
 
 def _conventions(name: str) -> list[tuple[str, str]]:
-    """What can stand before and after the numbers of the shards of `name`, the likeliest first."""
+    """The text before and after the number in the names of the shards of `name`. The likeliest pair comes first."""
     prefix, suffix = _split_suffix(name)
     if suffix:
         return [(prefix, suffix), (name, "")]
@@ -340,12 +339,12 @@ def _glob(pattern: str) -> list[str]:
         _check_sets(files)
         return files
     if matches:
-        message = "only folders match the pattern, and a glob reads files; add '/*' for the files in them"
+        message = "the pattern matches only folders, not files; add '/*' to match the files in them"
     elif part := _RANGE.fullmatch(pattern):
         refuse_unfinished_file(part[1])
-        message = "no file matches the pattern, and a range [a:b] needs the name of one existing file before it"
+        message = "no file matches the pattern; for a range, pass the name of an existing file before [a:b]"
         if hint := _shards_hint(part[1]):
-            message += f"; {hint}, and slice what it opens"
+            message += f"; {hint}, and slice the records"
     else:
         message = "no file matches the pattern"
     raise FileNotFoundError(errno.ENOENT, message, pattern)
@@ -362,7 +361,7 @@ def _folder(folder: str) -> list[str]:
     refuse_unfinished(folder)
     if not paths:
         raise _not_found(
-            f"no record file is directly in the folder {folder!r}: looked for {', '.join(RECORD_SUFFIXES)}; "
+            f"the folder {folder!r} contains no file that ends in {', '.join(RECORD_SUFFIXES)}; "
             "pass a glob to read files with other names"
         )
     kinds = sorted({RECORD_SUFFIXES[suffix] for suffix in suffixes})
@@ -370,8 +369,8 @@ def _folder(folder: str) -> list[str]:
         likeliest = max(sorted(suffixes), key=suffixes.__getitem__)
         pattern = os.path.join(glob.escape(folder), f"*{likeliest}*")
         raise ValueError(
-            f"the folder {folder!r} mixes files of different formats: {', '.join(kinds)}; "
-            f"choose one with a glob such as {pattern!r}"
+            f"the folder {folder!r} contains files of different formats: {', '.join(kinds)}; "
+            f"choose one format with a glob such as {pattern!r}"
         )
     paths.sort()
     _check_sets(paths)
@@ -379,7 +378,7 @@ def _folder(folder: str) -> list[str]:
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder; nothing where there is no such folder."""
+    """Yields the entries of a folder. Yields nothing if the folder does not exist."""
     try:
         entries = os.scandir(folder or os.curdir)
     except FileNotFoundError:
@@ -389,7 +388,7 @@ def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_readable(entry: os.DirEntry[str]) -> bool:
-    """A file, or a link that leads nowhere: that must fail to open rather than go unnoticed."""
+    """Whether an entry is a file or a broken link. A broken link must fail to open, not be skipped."""
     return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
@@ -401,7 +400,7 @@ def _split_suffix(name: str) -> tuple[str, str]:
 
 
 def _record_suffix(name: str) -> str:
-    """The record suffix of a name, numbered as a shard or not; "" where it has none."""
+    """The record suffix of a name, with or without a shard number. "" if it has none."""
     suffix = _split_suffix(name)[1]
     if not suffix and (match := _SHARD.fullmatch(name)) and not match[4]:
         suffix = _split_suffix(match[1])[1]
@@ -415,12 +414,12 @@ def _shard_name(prefix: str, index: int, count: int, suffix: str) -> str:
 
 @dataclass(slots=True)
 class _ShardSet:
-    """The members found of one N-of-M set, by number."""
+    """The shards that were found of one set, by number."""
 
     folder: str
     prefix: str
     suffix: str
-    of: str  # the count as the names spell it: 00010
+    of: str  # the count as it is in the names: 00010
     index_digits: int
     members: dict[int, str] = field(default_factory=dict)
 
@@ -436,15 +435,17 @@ class _ShardSet:
     def add(self, index: int, path: str) -> None:
         if index >= self.count:
             raise ValueError(
-                f"{path!r} is numbered {index} of {self.count}: expected at most {self.count - 1}; "
-                "remove or rename the file"
+                f"{path!r} has the number {index}, but in a set of {self.count} shards the largest is "
+                f"{self.count - 1}; remove or rename the file"
             )
         if index in self.members:
-            raise ValueError(f"{self.members[index]!r} and {path!r} are both shard {index} of {self.count}; remove one")
+            raise ValueError(
+                f"{self.members[index]!r} and {path!r} are both shard {index} of {self.count}; remove one of them"
+            )
         self.members[index] = path
 
     def check(self) -> None:
-        """Raises where a member is missing; takes as long as the members found, whatever the count says."""
+        """Raises if a shard is missing. The time depends on the shards found, not on the count in the names."""
         lacking = self.count - len(self.members)
         if not lacking:
             return
@@ -459,7 +460,7 @@ class _ShardSet:
 
 
 def _shard_sets(paths: list[str]) -> list[_ShardSet]:
-    """The N-of-M sets that the paths are members of; other paths are left out."""
+    """The sets of shards that the paths belong to. Paths that are not shards are left out."""
     sets: dict[tuple[str, str, str, str], _ShardSet] = {}
     for path in paths:
         folder, name = os.path.split(path)
@@ -476,7 +477,7 @@ def _shard_sets(paths: list[str]) -> list[_ShardSet]:
 
 
 def _check_sets(paths: list[str]) -> None:
-    """Raises where a set is incomplete, or there with two counts: one is left from an older write."""
+    """Raises if a set is incomplete, or exists with two counts, one of them left from an older write."""
     sets = _shard_sets(paths)
     seen: dict[tuple[str, str, str], _ShardSet] = {}
     for found in sets:
@@ -486,7 +487,7 @@ def _check_sets(paths: list[str]) -> None:
                 "shards of two sets are mixed: "
                 f"{other.pattern!r} ({len(other.members)} of {other.count} found) and "
                 f"{found.pattern!r} ({len(found.members)} of {found.count} found); "
-                "remove the older set, or pass the glob of the one to read"
+                "remove the older set, or pass the glob of the set that you want to read"
             )
     for found in sets:
         found.check()

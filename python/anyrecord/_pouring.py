@@ -1,4 +1,4 @@
-"""Open records as the source of a conversion: read in order, a few ahead, and written one by one."""
+"""Open records as the source of a conversion. They are iterated in order, with read-ahead, and written one by one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from anyrecord._calls import Progress, add_note, not_an_end
+from anyrecord._calls import Progress, add_note, stop_iteration_error
 from anyrecord._mapped import MappedRecords
 from anyrecord._paths import FileRange
 from anyrecord._records import Records
@@ -21,9 +21,9 @@ __all__ = ["View", "files_of", "options_of", "pour", "source_bytes"]
 
 View: TypeAlias = Records | MappedRecords[Any]
 
-_TELL_SECONDS = 0.05
-# A look at the clock costs as much as a small record.
-_LOOK_EVERY = 64
+_PROGRESS_SECONDS = 0.05
+# Reading the clock takes as long as copying a small record, so it is read only after this many records.
+_CLOCK_EVERY = 64
 
 
 def _records(view: View) -> Records:
@@ -39,7 +39,7 @@ def options_of(view: View) -> OpenOptions:
 
 
 def files_of(view: View) -> list[FileRange]:
-    """The files that the records come from, as far as they have paths."""
+    """The files that the records come from. Sources without a path are left out."""
     paths = (os.path.normpath(file[-1]) for file in _records(view)._source.files() if file[-1] is not None)
     return [FileRange(path) for path in dict.fromkeys(paths)]
 
@@ -47,7 +47,7 @@ def files_of(view: View) -> list[FileRange]:
 def source_bytes(view: View) -> int:
     """The size of the files that the records come from, each counted once."""
     source = _records(view)._source
-    # Only paths can be named twice.
+    # Count a file that is named twice only once. Only paths can be named twice.
     names = [os.path.normpath(file[-1]) if file[-1] else number for number, file in enumerate(source.files())]
     sizes = (about[3] for about in source.descriptions())
     return sum(dict(zip(names, sizes, strict=True)).values())
@@ -56,10 +56,10 @@ def source_bytes(view: View) -> int:
 def pour(
     view: View, writer: Writer, shards: int | None, map: Callable[[Any], Any] | None, progress: Progress | None
 ) -> None:
-    """Writes what the view gives, in its order. With `shards`, in so many shards of equal numbers of records."""
+    """Writes the records of the view, in order. With `shards`, each shard gets the same number of records."""
     records, count, shard = _records(view), shards or 1, 0
     each, more = divmod(len(view), count)
-    told = monotonic()
+    reported = monotonic()
     for position, record in enumerate(view):
         while shard + 1 < count and position >= each * (shard + 1) + min(more, shard + 1):
             writer._begin_shard()
@@ -69,14 +69,14 @@ def pour(
             if value is not None:
                 writer.write(value)
         except StopIteration as error:
-            raise _noted(not_an_end(error), records, position) from error
+            raise _noted(stop_iteration_error(error), records, position) from error
         except Exception as error:
             _noted(error, records, position)
             raise
-        if progress is not None and position % _LOOK_EVERY == 0 and monotonic() - told >= _TELL_SECONDS:
+        if progress is not None and position % _CLOCK_EVERY == 0 and monotonic() - reported >= _PROGRESS_SECONDS:
             progress(position + 1)
-            told = monotonic()
-    for _ in range(shard + 1, count):  # shards that no record came to
+            reported = monotonic()
+    for _ in range(shard + 1, count):  # shards without records
         writer._begin_shard()
 
 

@@ -1,8 +1,8 @@
-"""What readers see of a set of files that is being published, or whose publishing was interrupted.
+"""How readers notice that a set of files is being published, or that publishing was interrupted.
 
-While a set is published there is a journal beside it, `.train.ffr.publish` for the shards of `train.ffr`, and
-`.anyrecord-folder.publish` for files that are published together into a folder. Some files of the set are hidden then,
-so whoever looks for them is told about the journal instead of what is missing.
+While a set is published there is a journal in its folder: `.train.ffr.publish` for the shards of `train.ffr`, and
+`.anyrecord-folder.publish` for files that are published together into a folder. Some files of the set are hidden during
+that time. A reader that looks for them gets an error about the journal, not about a missing file.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = [
     "refuse_unfinished",
     "refuse_unfinished_file",
     "refuse_unfinished_matches",
-    "unmixed",
+    "retry_until_consistent",
 ]
 
 T = TypeVar("T")
 
 _SUFFIX = ".publish"
 ATTEMPTS = 8
-"""How often to look when a set is replaced meanwhile. That takes a moment, so a second look nearly always does."""
+"""How often to try if a set is replaced while it is opened. Replacing is fast: the second attempt mostly works."""
 
 
 def journals_in(folder: str) -> list[str]:
     """The journals in a folder."""
     try:
         entries = os.scandir(folder or os.curdir)
-    except OSError:  # what is wrong with the folder is for others to say
+    except OSError:  # opening the files reports what is wrong with the folder
         return []
     with entries:
         names = [entry.name for entry in entries if entry.name.endswith(_SUFFIX) and entry.name.startswith(".")]
@@ -46,7 +46,7 @@ def journals_in(folder: str) -> list[str]:
 
 
 def refuse_unfinished(folder: str, concerns: Callable[[str], object] | None = None) -> None:
-    """Raises PublishError if a journal in the folder names a file for which `concerns` is true; None: any file."""
+    """Raises PublishError if a journal in the folder names a file for which `concerns` is true. None means any file."""
     _refuse_journals(journals_in(folder), concerns)
 
 
@@ -70,7 +70,7 @@ def _refuse_journals(journals: Iterable[str], concerns: Callable[[str], object] 
     for journal in journals:
         try:
             names = _core.journal_names(journal)
-        except OSError:  # nobody may read it while it is locked, on some systems
+        except OSError:  # on some systems, a locked file cannot be read
             _core.refuse_journal(journal)
         if names is not None and (concerns is None or any(concerns(name) for name in names)):
             _core.refuse_journal(journal)
@@ -85,18 +85,18 @@ F = TypeVar("F", bound=_HasPath)
 
 
 class Unchanged:
-    """What files were when they were first looked at. As a context manager it raises PublishError if they are replaced.
+    """Remembers the identity of files. As a context manager, it raises PublishError if the files are replaced.
 
-    A set that is replaced while its files are read one after the other would be read as a mixture.
+    If a set is replaced while its files are read one after the other, the reader would get files of both sets.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        # One file alone cannot be of two sets.
+        # A single file cannot be a mixture of two sets.
         self._paths = paths if len(paths) > 1 else ()
         self._before = self._now()
 
     def _now(self) -> list[tuple[int, ...]]:
-        """Which files have the names now; a shorter list if some are not there."""
+        """The identity of the files that have these names now. An empty list if one is missing."""
         try:
             found = [os.stat(path) for path in self._paths]
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class Unchanged:
         return [(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns) for about in found]
 
     def holds(self) -> bool:
-        """Whether all of them are still the same files."""
+        """Whether all paths still name the same files."""
         return len(self._before) == len(self._paths) and self._now() == self._before
 
     def __enter__(self) -> None:
@@ -115,20 +115,20 @@ class Unchanged:
     ) -> None:
         if (error is None or isinstance(error, FileNotFoundError)) and not self.holds():
             raise PublishError(
-                f"{len(self._paths)} files from {self._paths[0]} on were replaced while they were read; "
-                "read them again",
+                f"a set of {len(self._paths)} files, beginning with {self._paths[0]}, was replaced while it was read; "
+                "read it again",
                 path=self._paths[0],
             ) from error
 
 
-def unmixed(find: Callable[[], list[F]], act: Callable[[list[F]], T]) -> T:
-    """What `act` makes of the files that `find` finds, all of them from before or all from after a publish."""
+def retry_until_consistent(find: Callable[[], list[F]], act: Callable[[list[F]], T]) -> T:
+    """Calls `act` with the files that `find` returns. All of them are from before a publish, or all from after it."""
     for _ in range(ATTEMPTS - 1):
         files = find()
         unchanged = Unchanged([file.path for file in files])
         try:
             result = act(files)
-        except FileNotFoundError:  # found a moment ago: if it was replaced, there is another one now
+        except FileNotFoundError:  # `find` saw the file; if its set was replaced, the next attempt finds the new one
             continue
         if unchanged.holds():
             return result
@@ -137,8 +137,9 @@ def unmixed(find: Callable[[], list[F]], act: Callable[[list[F]], T]) -> T:
         with Unchanged([file.path for file in files]):
             return act(files)
     except FileNotFoundError as error:
-        if error.filename is None or os.path.lexists(error.filename):  # a link that leads nowhere
+        if error.filename is None or os.path.lexists(error.filename):  # a broken link
             raise
         raise PublishError(
-            f"{error.filename} was there a moment ago: its set is being replaced; read it again", path=error.filename
+            f"{error.filename} disappeared while it was opened: its set is being replaced; open it again",
+            path=error.filename,
         ) from error

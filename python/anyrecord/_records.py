@@ -1,4 +1,4 @@
-"""`Records`: a sequence of byte strings over one file or ten thousand, and `open`, which makes one."""
+"""`Records`, a sequence of byte strings from one or many files, and `open`, which returns one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from anyrecord._iteration import Batches, index_of, position_of
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
-from anyrecord._options import Limits, OpenOptions, open_options, tell_if_worker
+from anyrecord._options import Limits, OpenOptions, mark_worker_process, open_options
 from anyrecord._paths import expand
-from anyrecord._publishing import unmixed
+from anyrecord._publishing import retry_until_consistent
 from anyrecord.errors import ClosedError, FormatError
 
 __all__ = ["Location", "Records", "open"]
@@ -27,7 +27,7 @@ Openable: TypeAlias = StrPath | Iterable[StrPath] | BinaryIO | bytes | bytearray
 
 
 class Location(NamedTuple):
-    """Where a record is stored."""
+    """The place where a record is stored."""
 
     path: str
     """The file."""
@@ -49,7 +49,7 @@ def open(
     threads: SupportsIndex | None = None,
     expected_records: SupportsIndex | None = None,
 ) -> Records:
-    """Opens record files as one sequence.
+    """Opens record files as one sequence of records.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -59,23 +59,25 @@ def open(
     (3, b'two', b'three')
 
     `source` is a path, a list of paths, a glob (`train-*.ffr`), a folder, `name@16` (the 16 shards of `name`),
-    `file[1000:2000]` (a range of its records), a file object that can seek, or the bytes of a file. The tables of
-    all files are read at once, so damage there is an error now; descriptors are opened as needed.
+    `file[1000:2000]` (a range of its records), a file object that can seek, or the bytes of a file. `open` reads the
+    tables of all files, so damage in a table raises now. File descriptors are opened as needed.
 
-    - `format`: normally found out from the bytes. `"riegeli"` is only ever read when asked for.
-    - `checksums=False` skips every hash, of tables as well as of records; structure is still checked.
-    - `table="disk"` keeps the table of chunks in an unlinked temporary file, for files of very many chunks.
-    - `io`: local files are mapped into memory, with protection against truncation. Network and user-space file systems
-      are read by plain reads. `"plain"` and `"map"` choose one of them. `"direct"` reads past the page cache (Linux):
-      for data that is larger than memory, in batches; a warning says so where the file system has no such reads.
-    - `limits`: caps on what a file may claim, see `Limits`.
-    - `cache_bytes`: how much to keep of decoded chunks that hold several records. The last chunk is kept even if it is
-      larger; with 0 none is.
-    - `threads`: how many threads decode a large batch, the calling one among them; 0 and 1 mean the calling thread
-      alone. By default there are as many as cores, at most 16; in a worker process (forked, or started by
-      `multiprocessing`) only the calling one. One record is never handed to another thread.
-    - `expected_records`: an error unless there are exactly so many; the only way to notice a cut between chunks
-      in formats that store no end.
+    - `format`: by default, the format is detected from the bytes. `"riegeli"` is never detected: pass it.
+    - `checksums=False`: check no hashes, neither of tables nor of records. Structure is still checked.
+    - `table="disk"`: keep the table of chunks in an unlinked temporary file, for files with very many chunks.
+    - `io`: by default, local files are memory-mapped, with protection against truncation. Files on network and
+      user-space file systems are read with plain reads. `"plain"` or `"map"` chooses one for all files. `"direct"`
+      bypasses the page cache (Linux). Use it for batches of data that is larger than memory. You get a warning if the
+      file system does not support it.
+    - `limits`: limits on the sizes that a file may declare; see `Limits`.
+    - `cache_bytes`: the size of the cache of decoded chunks. It holds chunks with several records. The last chunk is
+      kept even if it is larger. 0 turns the cache off.
+    - `threads`: how many threads decode a large batch, including the calling thread. With 0 or 1, only the calling
+      thread decodes. The default is one for each core, at most 16. In a worker process (forked, or started by
+      `multiprocessing`) the default is the calling thread only. A single record is always decoded by the calling
+      thread.
+    - `expected_records`: raise an error unless there are exactly this many records. In formats that do not store their
+      end, this is the only way to notice that a file was truncated between two chunks.
     """
     options = open_options(
         format=format,
@@ -90,7 +92,7 @@ def open(
     records = Records(_open_source(source, options))
     for path, warning in records._source.warnings():
         warnings.warn(f"{path} is {warning}", stacklevel=2)
-    if found := records._source.storage_warnings():  # one for all: of a thousand files, all lie in the same place
+    if found := records._source.storage_warnings():  # one warning for all files: most are on the same file system
         few = _few([path for path, _ in found])
         warnings.warn(f"{few} {'is' if len(found) == 1 else 'are'} {found[0][1]}", stacklevel=2)
     if expected is not None and expected != len(records):
@@ -104,13 +106,13 @@ def open(
 
 
 def _as_buffer(out: Any) -> Any:
-    """PyTorch's tensors are no buffers themselves, but lend their memory to numpy."""
-    lend = getattr(out, "numpy", None) if type(out).__module__.partition(".")[0] == "torch" else None
-    return out if lend is None else lend()
+    """Returns `out` as a buffer. A PyTorch tensor is not a buffer, but `tensor.numpy()` shares its memory."""
+    to_numpy = getattr(out, "numpy", None) if type(out).__module__.partition(".")[0] == "torch" else None
+    return out if to_numpy is None else to_numpy()
 
 
 def _few(paths: list[str]) -> str:
-    return paths[0] if len(paths) == 1 else f"{len(paths)} files from {paths[0]} on"
+    return paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} is the first)"
 
 
 def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
@@ -120,7 +122,7 @@ def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
         return _core.open_bytes(bytes(source), "<bytes>", options)
     if isinstance(source, str | os.PathLike) or not hasattr(source, "read"):
         paths = list(source) if isinstance(source, Iterator) else source
-        return unmixed(
+        return retry_until_consistent(
             lambda: expand(paths),
             lambda files: _core.open_paths([(file.path, file.start, file.stop) for file in files], options),
         )
@@ -128,10 +130,7 @@ def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
 
 
 class Records(_core.Records, Sequence[bytes]):
-    """A sequence of records. Made by `anyrecord.open`; a slice is one again.
-
-    Reading costs the same from any thread, and a `Records` can be used from many at once, in forked children, and
-    by pickle in spawned ones: a pickle holds paths and options, and files are opened when they are read from.
+    """A sequence of records. `anyrecord.open` returns one, and so does a slice of one.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -139,13 +138,16 @@ class Records(_core.Records, Sequence[bytes]):
     >>> records = anyrecord.open("doc.ffr")
     >>> records[[7, 0, -1, 7]]                # one batched read; any order, repeats allowed
     [b'7', b'0', b'99', b'7']
-    >>> part = records[10:20]                 # a Records again; nothing is read
+    >>> part = records[10:20]                 # also a Records; reads nothing
     >>> len(part), part[0]
     (10, b'10')
     >>> [len(batch) for batch in records.batches(40)]
     [40, 40, 20]
     >>> records.map(int)[5]
     5
+
+    You can read from many threads at once, and in forked children. You can pickle a `Records`, for example to send it
+    to a spawned process. A pickle holds paths and options; the files are opened when you read from them.
     """
 
     # `records[i]`, `len`, iteration, `__getitems__` and `_getitems` are in the extension type.
@@ -153,18 +155,15 @@ class Records(_core.Records, Sequence[bytes]):
     def batches(
         self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
     ) -> Batches[bytes]:
-        """Lists of `size` records each, in order; the last one may be shorter, or is left out.
+        """Returns lists of `size` records each, in order. The last one can be shorter; `drop_last=True` leaves it out.
 
-        The result has a length and can be iterated over again. Its iterators have a `state_dict()`; `resume=`
-        continues from one, also with another size.
+        The result has a length, and you can iterate over it again. Its iterators have a `state_dict()`. Pass such a
+        state as `resume=` to continue from it. The batch size can be another one then.
         """
         return Batches(self, size, drop_last, resume)
 
     def resume(self, state: Mapping[str, int]) -> _core.RecordsIterator:
-        """An iterator that continues at the very next record.
-
-        `state` is what `state_dict()` of an iterator of the same view returned, here or in another process. The state
-        of another view (other files, seed, epoch, shard or slice) is a ValueError.
+        """Returns an iterator that continues at the record after the last one that was delivered.
 
         >>> import anyrecord
         >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -175,6 +174,9 @@ class Records(_core.Records, Sequence[bytes]):
         >>> state = it.state_dict()
         >>> before + list(part.resume(state)) == list(part)
         True
+
+        `state` is what `state_dict()` of an iterator of the same view returned, in this process or in another one. The
+        state of another view (other files, seed, epoch, shard or slice) raises ValueError.
         """
         return self._iterate(position_of(state, len(self), self._fingerprint))
 
@@ -186,9 +188,7 @@ class Records(_core.Records, Sequence[bytes]):
         window: SupportsIndex | None = None,
         block: SupportsIndex | None = None,
     ) -> Self:
-        """The same records in an order that `seed` and `epoch` decide, and nothing else; nothing is read.
-
-        Any record may come up at any position: a permutation of all records, computed, without a buffer or a table.
+        """Returns the same records in a shuffled order. It reads nothing.
 
         >>> import anyrecord
         >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -197,38 +197,38 @@ class Records(_core.Records, Sequence[bytes]):
         >>> b" ".join(records.shuffle(seed=0)), b" ".join(records.shuffle(seed=0, epoch=1))
         (b'0 5 9 3 6 4 1 2 8 7', b'5 3 8 6 7 9 1 2 4 0')
 
-        With `window=`, blocks of neighbouring records are permuted, and records within each window of so many blocks:
-        for chunks of many records, cold disks and object stores, where a record alone costs as much as its chunk. A
-        block is a chunk of the files where all hold the same number of records, else say how many in `block=`.
+        Only `seed` and `epoch` decide the order. It is a permutation of all records: any record can come at any
+        position. The permutation is computed and needs no buffer or table.
+
+        With `window=`, neighbouring records stay closer together. Blocks of neighbouring records are permuted, and
+        then records within each window of that many blocks. Use it if reading one record costs as much as reading its
+        chunk: for chunks of many records, data that is not in the page cache, and object stores. If all chunks hold
+        the same number of records, a block is a chunk. Else pass the number of records in a block as `block=`.
         """
         seed, epoch = whole_number("seed", seed), whole_number("epoch", epoch)
         if window is None and block is not None:
-            raise ValueError("block= goes with window=, the number of blocks that are mixed together")
+            raise ValueError("block= needs window=; pass window= too, the number of blocks that are shuffled together")
         window, block = optional_number("window", window, 1), optional_number("block", block, 1)
         order = _core.order_of(self._source, seed, epoch, window, block)
         return type(self)(_core.shuffle(self._source, order))
 
     def shard(self, rank: SupportsIndex, *, of: SupportsIndex) -> Self:
-        """Every `of`-th record, from the one at position `rank` on: by record, never by file.
+        """Returns every `of`-th record, beginning at position `rank`. It divides by record, never by file.
 
-        The shards of all ranks are all records, each once, and their lengths differ by at most 1.
+        The shards of all ranks together hold each record exactly once. Their lengths differ by at most 1.
         """
         of = whole_number("of", of, 1)
         rank = whole_number("rank", rank, 0, of - 1)
         return self[rank::of]
 
     def map(self, function: Callable[[bytes], T]) -> MappedRecords[T]:
-        """The results of a function on each record, computed when they are read."""
+        """Returns the results of a function on each record. The function runs when a record is read."""
         if not callable(function):
             raise TypeError(f"map needs a function, not {type(function).__name__}")
         return MappedRecords(self, function)
 
     def read_into(self, out: Any, indices: Iterable[SupportsIndex]) -> array[int]:
-        """Reads records one after the other into a buffer of yours; returns where each begins, and the end.
-
-        `out` is any writable buffer of bytes: a bytearray, a memoryview, a uint8 array, a uint8 tensor of PyTorch on
-        the CPU. Record `k` of the ones asked for is `out[offsets[k]:offsets[k + 1]]`. Large batches are copied by
-        several threads, straight from the file into their places.
+        """Reads records into your buffer, one after the other. Returns where each record begins, and the end.
 
         >>> import anyrecord
         >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -237,15 +237,19 @@ class Records(_core.Records, Sequence[bytes]):
         >>> offsets = anyrecord.open("doc.ffr").read_into(buffer, [2, 0])
         >>> bytes(buffer[offsets[0]:offsets[1]]), bytes(buffer[offsets[1]:offsets[2]])
         (b'three', b'one')
+
+        `out` is any writable buffer of bytes: a bytearray, a memoryview, a uint8 array, or a uint8 tensor of PyTorch on
+        the CPU. Record `indices[k]` is `out[offsets[k]:offsets[k + 1]]`. Several threads copy large batches directly
+        from the file into the buffer.
         """
         offsets = array("Q")
         offsets.frombytes(self._read_into(_as_buffer(out), indices))
         return offsets
 
     def sizes(self) -> array[int] | None:
-        """The size of each record in bytes, or None where the files tell only by decoding.
+        """Returns the size of each record in bytes. None if the sizes are known only after decoding.
 
-        The array can be used by numpy without a copy: `numpy.asarray(records.sizes())`.
+        numpy can use the array without a copy: `numpy.asarray(records.sizes())`.
         """
         sizes = self._sizes()
         if sizes is None:
@@ -255,11 +259,11 @@ class Records(_core.Records, Sequence[bytes]):
         return found
 
     def locate(self, index: SupportsIndex) -> Location:
-        """Where a record is stored: its file, its chunk's number there, its row in the chunk."""
+        """Returns where a record is stored: its file, the number of its chunk, and its row in the chunk."""
         return Location(*self._locate(index))
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """The number of the first record that equals `value`; a ValueError if there is none."""
+        """Returns the number of the first record that equals `value`. Raises ValueError if there is none."""
         return index_of(self, value, start, stop)
 
     @property
@@ -268,14 +272,14 @@ class Records(_core.Records, Sequence[bytes]):
         return [file[0] for file in self._source.files()]
 
     def _describe(self, position: SupportsIndex) -> str:
-        """Which record is at a position, in words."""
+        """Describes the record at a position, for error messages."""
         position, path, record = self._place(position)
         view = "" if record == position else f", at position {position} of the view"
         return f"record {record} of {path}{view}"
 
     @property
     def format(self) -> str:
-        """The format of the files; `"mixed"` if there are several."""
+        """The format of the files, or `"mixed"` if they have different formats."""
         formats = {file[3] for file in self._source.files()}
         return formats.pop() if len(formats) == 1 else "mixed"
 
@@ -285,12 +289,12 @@ class Records(_core.Records, Sequence[bytes]):
         return concat([self, other]) if isinstance(other, Records) else NotImplemented
 
     def close(self) -> None:
-        """Gives descriptors and caches back. Slices of these records are closed with them."""
+        """Closes the files and frees the caches. This also closes all slices and other views of these records."""
         self._source.close()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the records were closed."""
         return self._source.closed
 
     def __enter__(self) -> Self:
@@ -302,12 +306,12 @@ class Records(_core.Records, Sequence[bytes]):
         self.close()
 
     def __repr__(self) -> str:
-        # The same in every process and on every host that has the same files under the same paths: frameworks
-        # compare it when they restore a checkpoint.
+        # Frameworks compare the repr when they restore a checkpoint. So it must be the same in every process and on
+        # every host that has the same files under the same paths.
         files = self._source.files()
         named = [(absolute or name, *rest) for name, *rest, absolute in files]
-        told = repr((named, self._source.view_numbers()))
-        digest = hashlib.sha1(told.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
+        identity = repr((named, self._source.view_numbers()))
+        digest = hashlib.sha1(identity.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
         plural = "" if len(files) == 1 else "s"
         return f"<anyrecord.Records: {len(self)} records, {len(files)} {self.format} file{plural}, sha1 {digest}>"
 
@@ -315,7 +319,7 @@ class Records(_core.Records, Sequence[bytes]):
         saved = []
         for name, first, count, format, absolute in self._source.files():
             if absolute is None:
-                raise TypeError(f"records of {name} cannot be pickled: only those of paths can, which are opened again")
+                raise TypeError(f"records of {name} cannot be pickled; to pickle records, open them from a path")
             saved.append((absolute, first, count, format))
         return _restore, (type(self), saved, self._source.view_numbers(), self._source.options)
 
@@ -323,5 +327,5 @@ class Records(_core.Records, Sequence[bytes]):
 def _restore(
     cls: type[Records], files: list[tuple[str, int, int, str]], view: list[int], options: OpenOptions
 ) -> Records:
-    tell_if_worker()
+    mark_worker_process()
     return cls(_core.restore(files, view, options))

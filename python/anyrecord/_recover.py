@@ -1,4 +1,4 @@
-"""`recover`: finishes or takes back the publishing of a set of files that was interrupted."""
+"""`recover`: finishes or undoes the publishing of a set of files that was interrupted."""
 
 from __future__ import annotations
 
@@ -17,25 +17,21 @@ __all__ = ["Recovered", "recover"]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What `recover` did. True if there was something to recover."""
+    """What `recover` did. It is true if there was something to recover."""
 
     interrupted: bool
-    """Whether publishing had been interrupted. If not, nothing was changed."""
+    """Whether publishing was interrupted. If not, nothing was changed."""
     kept: Literal["old", "new"] | None
-    """Which set is there now; None if nothing had been interrupted."""
+    """Which set was kept. None if nothing was interrupted."""
     paths: tuple[str, ...]
-    """The files of that set. Empty if nothing had been interrupted, or if there was no old set."""
+    """The files of the kept set. Empty if nothing was interrupted, or if the old set was kept and had no files."""
 
     def __bool__(self) -> bool:
         return self.interrupted
 
 
 def recover(path: StrPath, *, keep: Literal["old", "new"]) -> Recovered:
-    """Finishes the publishing of a set of shards that was interrupted by a kill or a crash, or takes it back.
-
-    `path` is the name that was given to `create` or `convert`: `"train.ffr"`, or the folder for a conversion into a
-    folder. `keep="new"` makes the new set visible and deletes the old one; `keep="old"` does the reverse. Either way
-    the set is whole afterwards.
+    """Finishes or undoes the publishing of a set of shards, after a kill or a crash has interrupted it.
 
     >>> import anyrecord
     >>> with anyrecord.create("train.ffr", shards=2, overwrite=True) as out:
@@ -43,17 +39,21 @@ def recover(path: StrPath, *, keep: Literal["old", "new"]) -> Recovered:
     >>> anyrecord.recover("train.ffr", keep="new")      # nothing was interrupted
     Recovered(interrupted=False, kept=None, paths=())
 
-    `open` and all other readers raise `PublishError` where a publish was interrupted, and name this function. It can be
-    called at any time, and again after it was itself interrupted. It raises `PublishError` and changes nothing
+    `path` is the name that you passed to `create` or `convert`: `"train.ffr"`, or the folder of a conversion into a
+    folder. `keep="new"` makes the new set visible and deletes the old one. `keep="old"` does the reverse. In both cases
+    the set is complete afterwards.
+
+    If publishing was interrupted, `open` and all other readers raise `PublishError`, which names this function. You can
+    call it at any time, and again if it was itself interrupted. It raises `PublishError` and changes nothing
 
     - while a running process publishes the set;
-    - if files of the set that is to be kept are gone.
+    - if files of the set to keep are missing.
     """
     name = target_path(path)
     if keep not in ("old", "new"):
         raise ValueError(f"keep={keep!r} is not valid: it must be 'old' or 'new'")
     is_folder = os.path.isdir(name)
-    # The whole path, so that errors name the file wherever they are read.
+    # An absolute path, so error messages are clear without knowing the working directory.
     name = os.path.abspath(name)
     paths = _core.recover(_core.journal_path(name, is_folder), keep == "new")
     if paths is not None:
@@ -63,7 +63,7 @@ def recover(path: StrPath, *, keep: Literal["old", "new"]) -> Recovered:
 
 
 def _refuse_other_names(path: str, is_folder: bool) -> None:
-    """Raises PublishError, which tells the right name, if there is a journal that `path` means in another way."""
+    """Raises PublishError with the right name if a journal exists and `path` names the set in another way."""
     if is_folder and (journals := journals_in(path)):
         _core.refuse_journal(journals[0])
     refuse_unfinished_file(path)

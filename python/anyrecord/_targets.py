@@ -1,4 +1,4 @@
-"""Where files can be written. What can be known before the first record is refused here, not after the last."""
+"""Checks of the paths to write to. They fail before the first record is written, not after the last one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from anyrecord._paths import set_name, shard_paths
 __all__ = ["is_folder_name", "refuse_folder_name", "refuse_interrupted", "refuse_unwritable", "target_path"]
 
 
-_NO_SHARD = ".{name:.40}.xxxxxxxx-999999.old"
-"""As long as the hidden name that an old shard gets, for as many shards as anybody writes."""
+_LONGEST_HIDDEN_NAME = ".{name:.40}.xxxxxxxx-999999.old"
+"""A name as long as the hidden name of an old shard, for up to a million shards. No such file exists."""
 
 
 def target_path(path: StrPath) -> str:
-    """The local path that a caller names. Refuses URLs."""
+    """Returns the local path that a user passed. Raises ValueError for a URL."""
     if isinstance(path, os.PathLike):
         refuse_mangled_url(path)
     name = os.fspath(path)
     if not isinstance(name, str):
-        raise TypeError("a path is a str or a PathLike of one, not bytes")
+        raise TypeError("pass the path as a str or a PathLike of str, not of bytes")
     refuse_url(name)
     return name
 
@@ -36,11 +36,11 @@ def is_folder_name(path: str) -> bool:
 def refuse_folder_name(path: str) -> None:
     """Raises IsADirectoryError if a path can only name a folder."""
     if is_folder_name(path):
-        raise IsADirectoryError(errno.EISDIR, "a name that ends in a slash is a folder; pass the name of a file", path)
+        raise IsADirectoryError(errno.EISDIR, "a path that ends in a slash is a folder; pass the path of a file", path)
 
 
 def refuse_unwritable(path: str, *, sharded: bool) -> None:
-    """Raises the error that writing a file, or shards of it, would end with."""
+    """Raises now the error that writing the file, or its shards, would raise at the end."""
     refuse_folder_name(path)
     _refuse_long(path, sharded)
     if not sharded:
@@ -48,7 +48,7 @@ def refuse_unwritable(path: str, *, sharded: bool) -> None:
         if mode is not None and stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if mode is not None and not stat.S_ISREG(mode):
-            return  # a pipe or a device is written to as it is
+            return  # a pipe or a device is written to directly
     folder = os.path.dirname(path if sharded else os.path.realpath(path)) or os.curdir
     if not os.path.isdir(folder):
         number = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
@@ -58,11 +58,11 @@ def refuse_unwritable(path: str, *, sharded: bool) -> None:
 
 
 def _refuse_long(path: str, sharded: bool) -> None:
-    """Raises what the system says to the names that will be needed; that a file is not there is fine."""
+    """Raises the system's error if a name that will be needed is not possible, for example too long."""
     folder, name = os.path.split(path)
     names = [path]
     if sharded:
-        names += [shard_paths(path, 1)[0], os.path.join(folder, _NO_SHARD.format(name=name))]
+        names += [shard_paths(path, 1)[0], os.path.join(folder, _LONGEST_HIDDEN_NAME.format(name=name))]
     for needed in names:
         try:
             os.lstat(needed)
@@ -78,7 +78,7 @@ def _mode(path: str) -> int | None:
 
 
 def refuse_interrupted(path: str, *, sharded: bool) -> None:
-    """Raises PublishError if publishing the file, or shards of it, was interrupted. A running process does no harm."""
+    """Raises PublishError if publishing the file, or its shards, was interrupted. A publish that runs is no error."""
     folder, name = os.path.split(path)
     if sharded and os.path.lexists(own := _core.journal_path(path, False)):
         _core.refuse_interrupted(own)

@@ -1,7 +1,7 @@
-"""Unpacking a folder so that nothing outside of its target is touched, and nothing at all if the listing is unsafe.
+"""Unpacks a folder. It changes nothing outside of the target, and writes nothing at all if the listing is unsafe.
 
-Everything is written to a new folder beside the target, which is then renamed, or whose files are then moved in. So
-there are no links to follow while writing, and an error or a full disk leaves the target as it was.
+All files are written to a new folder next to the target. Then the new folder is renamed, or its files are moved into
+the target. So there are no links to follow while writing, and an error or a full disk leaves the target unchanged.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _WINDOWS = re.compile(
     r'.*[\\:*?"<>|\x00-\x1f].*|.*[. ]|(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?', re.IGNORECASE | re.DOTALL
 )
-"""Names that mean something else on Windows: devices, streams, other folders, or names without their last dot."""
+"""Names with another meaning on Windows: devices, streams, other folders, and names whose last dot is dropped."""
 
 
 def write_tree(
     records: Records, tree: Tree, target: str, overwrite: bool, progress: Callable[[int, int], object] | None
 ) -> None:
-    """Writes what `tree` lists to the folder `target`; see `Folder.unpack`."""
+    """Writes the files of `tree` to the folder `target`; see `Folder.unpack`."""
     check_names(tree, records.paths[-1], windows=os.name == "nt")
-    target = os.path.realpath(target)  # a link to the target itself is the caller's choice
+    target = os.path.realpath(target)  # the target itself can be a link: the user has chosen it
     merge = _check_target(tree, target, overwrite)
     staged = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{secrets.token_hex(8)}.tmp")
     os.mkdir(staged)
@@ -48,28 +48,28 @@ def write_tree(
             _move(tree, staged, target)
         else:
             if os.path.isdir(target):
-                os.rmdir(target)  # empty; not every system renames over it
+                os.rmdir(target)  # it is empty; not every system can rename over an empty folder
             os.rename(staged, target)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 
 
 def check_names(tree: Tree, path: str, *, windows: bool) -> None:
-    """Raises where a name is not safe to create, or two names could be one file."""
+    """Raises FormatError if a name is not safe to create, or if two names can be the same file."""
     for folder, names in _folders(tree):
         seen: dict[str, str] = {}
         for name in names:
             if _DRIVE.match(name):
                 _refuse(path, "a name that is a drive on some systems", folder + name)
             if windows and _WINDOWS.fullmatch(name):
-                _refuse(path, "a name that Windows does not have", folder + name)
+                _refuse(path, "a name that is not possible on Windows", folder + name)
             try:
                 os.fsencode(name)
             except UnicodeEncodeError:
                 _refuse(path, "a name that this system cannot encode", folder + name)
             other = seen.setdefault(unicodedata.normalize("NFC", name.casefold()), name)
             if other is not name:
-                _refuse(path, "two names that are one on some systems", f"{folder}{other} and {folder}{name}")
+                _refuse(path, "two names that are the same on some systems", f"{folder}{other} and {folder}{name}")
 
 
 def _folders(tree: Tree) -> Iterator[tuple[str, Tree]]:
@@ -81,7 +81,8 @@ def _folders(tree: Tree) -> Iterator[tuple[str, Tree]]:
 
 def _refuse(path: str, what: str, found: str) -> NoReturn:
     raise FormatError(
-        f"{path} is not safe to unpack: it has {what}, {found!a}; nothing was written; read the files one by one",
+        f"{path} is not safe to unpack: it has {what}, {found!a}; nothing was written. "
+        "Read the files one by one with anyrecord.Folder instead",
         path=path,
         expected="names that are safe and different on every system",
         found=ascii(found),
@@ -89,13 +90,13 @@ def _refuse(path: str, what: str, found: str) -> NoReturn:
 
 
 def _check_target(tree: Tree, target: str, overwrite: bool) -> bool:
-    """Whether files must be moved into a target that has some already."""
+    """Whether the target has files already, so the new files must be moved into it."""
     try:
         mode = os.lstat(target).st_mode
     except FileNotFoundError:
         return False
     if not stat.S_ISDIR(mode):
-        raise NotADirectoryError(errno.ENOTDIR, "the target is there and is not a folder", target)
+        raise NotADirectoryError(errno.ENOTDIR, "the target exists and is not a folder; pass another path", target)
     if not os.listdir(target):
         return False
     if not overwrite:
@@ -105,9 +106,9 @@ def _check_target(tree: Tree, target: str, overwrite: bool) -> bool:
         place = os.path.join(target, *path.split("/"))
         found = _kind(place)
         if isinstance(node, dict) and found not in ("nothing", "a folder"):
-            raise FileExistsError(errno.EEXIST, f"a folder is to go where {found} is; move that away", place)
+            raise FileExistsError(errno.EEXIST, f"cannot create a folder: {found} has its name; move it away", place)
         if isinstance(node, int) and found == "a folder":
-            raise FileExistsError(errno.EEXIST, "a file is to go where a folder is; move that away", place)
+            raise FileExistsError(errno.EEXIST, "cannot create a file: a folder has its name; move it away", place)
     return True
 
 
@@ -134,15 +135,15 @@ def _write(records: Records, tree: Tree, staged: str, progress: Callable[[int, i
             os.mkdir(place)
         else:
             files.append((place, node))
-    done, tell = 0, Progress(progress, sum(sizes[record] for _, record in files))
+    done, report = 0, Progress(progress, sum(sizes[record] for _, record in files))
     for batch in _batches(files, sizes):
         for (place, _), contents in zip(batch, records.__getitems__([record for _, record in batch]), strict=True):
             with open(place, "xb", buffering=0) as file:
                 _write_all(file.fileno(), contents)
             done += len(contents)
-            tell(done)
+            report(done)
     if not files:
-        tell(0)
+        report(0)
 
 
 def _write_all(descriptor: int, contents: bytes) -> None:
@@ -168,10 +169,10 @@ def _move(tree: Tree, staged: str, target: str) -> None:
     for name, node in tree.items():
         source, place = os.path.join(staged, name), os.path.join(target, name)
         if isinstance(node, int):
-            os.replace(source, place)  # in place of a link, too, not through it
+            os.replace(source, place)  # replaces a link; does not follow it
             continue
         if _kind(place) == "nothing":
             os.mkdir(place)
-        elif _kind(place) != "a folder":  # it was one when the target was checked
-            raise FileExistsError(errno.EEXIST, "something else took the place of a folder", place)
+        elif _kind(place) != "a folder":  # it was a folder when the target was checked
+            raise FileExistsError(errno.EEXIST, "this was a folder and was replaced while unpacking", place)
         _move(node, source, place)

@@ -1,4 +1,4 @@
-"""`create`: records in, one file or many shards out. The final names appear only when everything is whole."""
+"""`create`: writes records to one file or to many shards. The final names appear only when all files are complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 from anyrecord import _core
 from anyrecord._locations import StrPath
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
-from anyrecord._options import tell_if_worker
+from anyrecord._options import mark_worker_process
 from anyrecord._paths import existing_shards, shard_paths
 from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
 from anyrecord.errors import ClosedError
@@ -33,17 +33,17 @@ _CODEC_OF_SUFFIX = {
 
 @dataclass(frozen=True, slots=True)
 class Creating:
-    """The keywords of `create` that are the same for all formats, checked; the attributes are what the core reads."""
+    """The checked keywords of `create` that all formats have. The core reads the attributes by name."""
 
     format: str
     overwrite: bool
     durable: bool
     threads: int | None
-    """None: as many as there are cores, where that pays."""
+    """None: one for each core, if there is enough to compress."""
     sharding: tuple[str, int]
     num_records: int | None
     tally: bool = False
-    """Whether what is written is added up, for a comparison with the file."""
+    """Whether to keep a checksum of the records, to compare it with the file after writing."""
 
 
 class FormatOptions(TypedDict, total=False):
@@ -60,11 +60,11 @@ class FormatOptions(TypedDict, total=False):
 
 
 class Writer(_core.Writer):
-    """Writes records. Made by `anyrecord.create`; use it in a `with` block.
+    """Writes records. `anyrecord.create` returns one; use it in a `with` block.
 
-    Leaving the block publishes the file; leaving it by an exception publishes nothing. `num_records` and
-    `num_bytes` tell what was written so far. A writer that is neither closed nor discarded publishes nothing, and a
-    RuntimeWarning says so.
+    The end of the block publishes the file. If an exception leaves the block, nothing is published. `num_records` and
+    `num_bytes` count what was written so far. A writer that you neither close nor discard publishes nothing and issues
+    a RuntimeWarning.
     """
 
     # `write`, `write_many`, `num_records`, `num_bytes`, `format` and `closed` are in the extension type.
@@ -73,22 +73,23 @@ class Writer(_core.Writer):
     _sharding: tuple[str, int]
     _overwrite: bool
     _names: list[str] | None = None
-    """What was published; None before."""
+    """The files that were published. None before that."""
     _advice: str = "use a with block, or call close()"
-    """What to do so that this writer is not discarded."""
+    """What the warning about a discarded writer advises."""
 
     @property
     def paths(self) -> list[str]:
-        """The files that this writer has published, or will publish when it is closed.
-
-        The names of shards hold their number. With `shard_bytes` and `shard_records` it is known at the end, so the
-        list is empty until the writer is closed. It is empty for a file object, and after `discard` or an error.
+        """The files that this writer has published, or will publish when you close it.
 
         >>> import anyrecord, os
         >>> with anyrecord.create("train.ffr", shards=2, overwrite=True) as out:
         ...     out.write_many([b"one", b"two"])
         >>> [os.path.basename(path) for path in out.paths]
         ['train-00000-of-00002.ffr', 'train-00001-of-00002.ffr']
+
+        The names of shards contain the number of shards. With `shard_bytes` and `shard_records`, that number is known
+        only at the end, so the list is empty until the writer is closed. The list is also empty for a file object, and
+        after `discard` or an error.
         """
         if self._names is not None:
             return list(self._names)
@@ -97,15 +98,15 @@ class Writer(_core.Writer):
         kind, number = self._sharding
         if kind == "one":
             return [self._path]
-        return shard_paths(self._path, number) if kind in ("turns", "told") else []
+        return shard_paths(self._path, number) if kind in ("turns", "explicit") else []
 
     def close(self) -> None:
-        """Finishes the file and makes it appear under its name. A second call does nothing."""
+        """Finishes the file and publishes it under its name. A second call does nothing."""
         if self._names is None:
             self._publish_sealed()
 
     def _publish_sealed(self) -> None:
-        """Publishes, sealing first where that was not done."""
+        """Publishes. Seals the writer first if that was not done."""
         count = self._seal()
         if self._path is None:
             self._publish()
@@ -123,9 +124,9 @@ class Writer(_core.Writer):
             warn_of_leftovers(path, left)
 
     def discard(self) -> None:
-        """Throws away what was written: nothing is published, and an existing file stays as it was.
+        """Throws away what was written. Nothing is published, and an existing file stays unchanged.
 
-        An error once the file is published: it cannot be taken back.
+        Raises ValueError if the file is already published, because that cannot be undone.
         """
         if self._names is not None:
             raise ValueError(f"{self._path or 'the output'} is published already; delete the file to remove it")
@@ -149,14 +150,14 @@ class Writer(_core.Writer):
         return self.closed and self._names is None
 
     def __del__(self) -> None:
-        # A writer in a forked child belongs to its parent; the core leaves that one alone and returns False.
+        # In a forked child, a writer still belongs to the parent. The core leaves it alone and returns False.
         if self._discard():
             self._warn_of_discard("dropped before it was closed")
 
     def _warn_of_discard(self, how: str) -> None:
-        whole = "what was written there is incomplete" if self._path is None else "nothing was published"
+        result = "what was written there is incomplete" if self._path is None else "nothing was published"
         warnings.warn(
-            f"a writer of {self._path or 'a file object'} with {self.num_records} records was {how}; {whole}: "
+            f"a writer of {self._path or 'a file object'} with {self.num_records} records was {how}; {result}: "
             f"{self._advice}",
             RuntimeWarning,
             stacklevel=3,
@@ -173,17 +174,17 @@ _ALIVE: weakref.WeakSet[Writer] = weakref.WeakSet()
 
 
 @atexit.register
-def _give_up_at_exit() -> None:
-    """For writers that are still there when the interpreter ends. Later, when they are dropped, nobody may be told."""
-    # First discard all, then warn: a warning may be an exception, and no temporary file shall stay because of it.
+def _discard_at_exit() -> None:
+    """Discards writers that are still open when the interpreter exits. `__del__` runs too late to issue warnings."""
+    # Discard all, then warn: a warning can raise an exception, which must not leave temporary files behind.
     for writer in [writer for writer in list(_ALIVE) if writer._discard()]:
         writer._warn_of_discard("still open at the end of the program, and discarded")
 
 
 def warn_of_leftovers(path: str, problem: str | None) -> None:
-    """Warns if a set was published, and something that it replaced is still on disk."""
+    """Warns if a set was published, but files that it replaced are still on disk."""
     if problem is not None:
-        text = f"{path} is published, but hidden files of the old set are left: {problem}"
+        text = f"{path} is published, but hidden files of the old set could not be deleted: {problem}"
         warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
@@ -207,7 +208,7 @@ def create(
     pad_to_block_boundary: bool | None = None,
     chunk_bytes: SupportsIndex | None = None,
 ) -> Writer:
-    """A writer of `path`, whose suffix chooses the format unless `format` does.
+    """Returns a writer of `path`. The suffix chooses the format, unless you pass `format`.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -216,21 +217,22 @@ def create(
     >>> out.num_records, out.num_bytes
     (3, 16)
 
-    `path` may also be a file object with `write`; then `format` is needed, and bytes appear there as they come.
+    `path` can also be a file object with `write`. Then you must pass `format`, and bytes are written to it at once.
 
-    - `overwrite=True` replaces an existing file, or a set of shards, at the moment the new one is whole.
-    - `durable=False` does not wait for the disk: faster, but a power cut may lose the file.
-    - `shards=16` deals records out to 16 files in turn, `train-00000-of-00016.ffr` and so on, balanced without
-      knowing the count. `shard_bytes` and `shard_records` fill one file after the other. All shards appear together;
-      if the process is killed while they do, `recover` finishes or undoes that.
-    - `format`: may differ from what the suffix says, since readers look at the bytes.
-    - `num_records`: how many there will be, if you know. FFRecord then writes in one pass; for every format it is
-      an error to write another number.
-    - `threads`: how many threads encode besides the calling one; 0 means the calling thread alone. By default there is
-      one for each core once there is enough to compress, but none in worker processes, which share the cores. The
-      bytes written are the same for any number.
+    - `overwrite=True` replaces an existing file or set of shards when the new one is complete.
+    - `durable=False` does not wait until the data is on disk. This is faster, but you can lose the file in a power
+      failure.
+    - `shards=16` writes records to 16 files in turn: `train-00000-of-00016.ffr` and so on. The shards are balanced
+      whatever the number of records is. `shard_bytes` and `shard_records` fill one file after the other. All shards
+      appear together. If the process is killed at that moment, `recover` finishes or undoes the publishing.
+    - `format`: can differ from the suffix, because readers detect the format from the bytes.
+    - `num_records`: the number of records, if you know it. FFRecord is then written in one pass. For every format it
+      is an error to write another number of records.
+    - `threads`: how many threads encode in addition to the calling thread. With 0, only the calling thread encodes. By
+      default there is one for each core if there is enough to compress. Worker processes share the cores, so there the
+      default is 0. The bytes written do not depend on the number of threads.
 
-    Options of one format, refused by the others:
+    Each format has its own options and refuses those of others:
 
     - array_record: `codec` (`"zstd"`, `"brotli"`, `"snappy"` or `"none"`), `level`, `window_log`, `group_size`,
       `transpose`, `transpose_bucket_size`, `pad_to_block_boundary`
@@ -243,13 +245,13 @@ def create(
     if isinstance(path, str | os.PathLike):
         target = target_path(path)
         refuse_folder_name(target)
-        # The file is published where it was asked for, whatever the working directory is by then.
+        # The working directory can change before the file is published.
         target = os.path.abspath(target)
     elif isinstance(path, bytes):
-        raise TypeError("a path is a str or a PathLike of one, not bytes")
+        raise TypeError("pass the path as a str or a PathLike of str, not as bytes")
     name = target if isinstance(target, str) else None
     if name is None and sharding[0] != "one":
-        raise ValueError("shards need a path, not a file object")
+        raise ValueError("shards cannot be written to a file object; pass a path")
     creating = Creating(
         format=format_of(name) if format is None else format,
         overwrite=bool(overwrite),
@@ -280,7 +282,7 @@ def create(
 
 
 def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Writer:
-    """A writer of a path or a file object, with options that are checked."""
+    """Returns a writer of a path or a file object. Checks the options of the format."""
     keywords = {keyword: _format_option(keyword, value) for keyword, value in keywords.items()}
     if isinstance(target, str) and creating.format == "tfrecord":
         implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if target.endswith(suffix)]
@@ -293,14 +295,14 @@ def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Wri
 
 
 def refuse_unknown_options(function: str, options: Mapping[str, object]) -> None:
-    """Raises TypeError for a keyword that no format has, as Python does for a function that names its keywords."""
+    """Raises TypeError for a keyword that no format has, with Python's own message for unknown keywords."""
     for keyword in options:
         if keyword not in FormatOptions.__annotations__:
             raise TypeError(f"{function}() got an unexpected keyword argument {keyword!r}")
 
 
 def format_of(path: str | None) -> str:
-    """The format that a path's suffix chooses."""
+    """Returns the format that the suffix of a path chooses."""
     if path is None:
         raise ValueError(f"a file object has no suffix: pass format=, one of {', '.join(_core.formats())}")
     format = _core.format_of_suffix(path)
@@ -310,27 +312,27 @@ def format_of(path: str | None) -> str:
 
 
 def _format_option(keyword: str, value: Any) -> Any:
-    """The value of an option of one format, of the right type; what it may be is that format's to check."""
+    """Checks the type of a format's option. The format itself checks the value."""
     if keyword in ("level", "window_log", "group_size", "transpose_bucket_size", "chunk_bytes"):
         return integer(keyword, value)
     if keyword in ("transpose", "pad_to_block_boundary") and not isinstance(value, bool):
         text = f"{keyword}={value!r} is not valid: it must be True or False, not {type(value).__name__}"
         raise TypeError(text)
     if keyword == "codec" and not isinstance(value, str):
-        raise TypeError(f"codec= takes the name of a compression, not {type(value).__name__}")
+        raise TypeError(f"codec= takes the name of a compression as a str, not {type(value).__name__}")
     return value
 
 
 def threads_option(threads: SupportsIndex | None) -> int | None:
-    """How many threads encode. None: what there are cores for, which is none in a worker process."""
-    tell_if_worker()
+    """Checks how many threads encode. None: one for each core, or none in a worker process."""
+    mark_worker_process()
     return optional_number("threads", threads, 0, MOST_THREADS)
 
 
 def sharding_of(
     shards: SupportsIndex | None, shard_bytes: SupportsIndex | None, shard_records: SupportsIndex | None
 ) -> tuple[str, int]:
-    """How records are dealt out, and the number that belongs to it."""
+    """How records are divided among shards, and the number of shards, bytes or records."""
     given = {
         "shards": ("turns", shards),
         "shard_bytes": ("bytes", shard_bytes),
@@ -342,7 +344,7 @@ def sharding_of(
         if (number := optional_number(keyword, value, 1, MOST_COUNT)) is not None
     ]
     if len(chosen) > 1:
-        raise ValueError("shards, shard_bytes and shard_records exclude each other")
+        raise ValueError("shards, shard_bytes and shard_records exclude each other; pass one of them")
     return chosen[0] if chosen else ("one", 0)
 
 

@@ -1,14 +1,14 @@
-"""What can go wrong, and where.
+"""The exceptions of this package. They say what is wrong and where.
 
     RecordError(Exception)
-    ├── FormatError          not this format, or a structure that cannot be (also ValueError)
+    ├── FormatError          not this format, or an invalid structure (also ValueError)
     │   ├── TruncatedError   the file ends before it should
     │   └── ChecksumError    a hash does not match
     ├── LimitError           a declared size is over a limit
     ├── PublishError         a set of files is being published, or publishing it was interrupted
     └── ClosedError          used after close (also ValueError)
 
-`FileNotFoundError`, `FileExistsError`, `PermissionError`, `IndexError` and `TypeError` stay what they are.
+`FileNotFoundError`, `FileExistsError`, `PermissionError`, `IndexError` and `TypeError` are raised unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ChecksumError", "ClosedError", "FormatError", "LimitError", "Publish
 
 
 class RecordError(Exception):
-    """Something is wrong with a record file. Says where, as far as that is known."""
+    """Something is wrong with a record file. The attributes say where, if that is known."""
 
     path: str | None
     """The file."""
@@ -50,12 +50,12 @@ class RecordError(Exception):
         self.found = found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Worker processes send exceptions home by pickle; the default would lose the keywords.
+        # Worker processes pickle exceptions to send them to the parent. The default would lose the keywords.
         return type(self), self.args, self.__dict__
 
 
 class FormatError(RecordError, ValueError):
-    """Not this format, or a structure that cannot be."""
+    """The file does not have this format, or its structure is invalid."""
 
 
 class TruncatedError(FormatError):
@@ -67,15 +67,15 @@ class ChecksumError(FormatError):
 
 
 class LimitError(RecordError):
-    """A declared size is over a limit; the message names the keyword that raises it."""
+    """A declared size is over a limit. The message names the keyword that sets the limit."""
 
 
 class PublishError(RecordError):
-    """A set of files is being published, or publishing it was interrupted; `anyrecord.recover` finishes or undoes it.
+    """A set of files is being published, or publishing it was interrupted.
 
-    `path` is the journal, where there is one.
+    If it was interrupted, `anyrecord.recover` finishes or undoes it. `path` is the journal, if there is one.
     """
 
 
 class ClosedError(RecordError, ValueError):
-    """Used after it was closed."""
+    """An object was used after it was closed."""

@@ -1,11 +1,11 @@
-"""`ElasticSampler`: who reads what in a distributed job, and how it goes on after a restart with other ranks.
+"""`ElasticSampler`: divides the records of a distributed job among its ranks. It can resume with other ranks.
 
-One order of all records for each epoch, decided by the seed alone. The ranks take turns: with 4 of them, rank 1 takes
-positions 1, 5, 9, ... So after the same number of records on every rank, what was delivered is the beginning of the
-order and what is left is its end, and a single number says where one stops and the other begins. Any number of ranks
-can share what is left.
+Each epoch has one order of all records, which only the seed and the epoch decide. The ranks take records in turn: with
+4 ranks, rank 1 takes positions 1, 5, 9, ... When every rank has taken the same number of records, the delivered records
+are the beginning of the order, and the remaining ones are its end. So one number is enough to resume, and any number of
+ranks can share the remaining records.
 
-Nothing here needs a framework; `anyrecord.torch` has the same classes for PyTorch.
+This module needs no framework. `anyrecord.torch` has the same classes for PyTorch.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ __all__ = ["ElasticLoader", "ElasticSampler", "Share", "Tail"]
 T = TypeVar("T")
 Tail: TypeAlias = Literal["pad", "drop", "uneven"]
 
-# How many record numbers are computed at once: enough to make the call cheap, a few kilobytes.
-_AT_ONCE = 1024
+# How many record numbers to compute in one call. That many make the call cheap and take a few kilobytes.
+_NUMBERS_PER_CALL = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one rank takes of the rest of an epoch."""
+    """The part of an epoch's remaining records that one rank takes."""
 
     epoch: int
     """The epoch."""
     start: int
-    """How many records all ranks together had before."""
+    """How many records all ranks together have taken before."""
     length: int
     """How many records an epoch has."""
     rank: int
-    """Who takes it."""
+    """The rank that takes this part."""
     world: int
-    """Among how many the rest is shared."""
+    """How many ranks share the remaining records."""
     tail: Tail
-    """What happens to records that do not go round."""
+    """What happens when the records do not divide evenly among the ranks."""
 
     def __len__(self) -> int:
         rounds, over = divmod(self.length - self.start, self.world)
@@ -56,11 +56,11 @@ class Share:
         return rounds + (self.tail == "uneven" and self.rank < over)
 
     def positions(self, begin: int, count: int) -> list[range]:
-        """Positions in the order of the epoch, `count` of them from number `begin` on."""
+        """Returns `count` positions in the order of the epoch, beginning with number `begin` of this share."""
         first = self.start + self.rank + begin * self.world
         inside = min(count, max(0, -((first - self.length) // self.world)))
         taken = range(first, first + inside * self.world, self.world)
-        # Only the last round is ever padded: with records from the beginning of the epoch.
+        # Only the last round can need padding. It is padded with records from the beginning of the epoch.
         padding = [
             range(p % self.length, p % self.length + 1)
             for p in range(taken.stop, first + count * self.world, self.world)
@@ -68,14 +68,14 @@ class Share:
         return [taken, *padding]
 
     def position_after(self, count: int, *, ended: bool = False) -> int:
-        """How many records all ranks together have had when each had `count` of its share."""
+        """Returns how many records all ranks together have taken when each has taken `count` of its share."""
         if ended or (self.tail != "uneven" and count >= len(self)):
             return self.length
         return min(self.start + count * self.world, self.length)
 
 
 class ElasticSampler:
-    """Record numbers for this rank, in the order of the epoch; takes the place of `DistributedSampler`.
+    """Yields the record numbers of this rank, in the order of the epoch. It replaces PyTorch's `DistributedSampler`.
 
     >>> from anyrecord.sampling import ElasticSampler
     >>> sampler = ElasticSampler(10, seed=0, rank=0, world=2)
@@ -85,7 +85,7 @@ class ElasticSampler:
     >>> it = iter(sampler)
     >>> next(it), next(it)
     (5, 8)
-    >>> state = sampler.state_dict()                              # both ranks have had 2: position 4 of 10
+    >>> state = sampler.state_dict()                              # each rank has taken 2: position 4 of 10
 
     Three ranks continue where two stopped:
 
@@ -98,15 +98,16 @@ class ElasticSampler:
     2 2 [1, 0]
 
     - `data`: the records (anything with a length), or how many there are.
-    - `shuffle=False` takes them as they are; `window` and `block` are those of `Records.shuffle`.
-    - `tail`: what happens when the rest does not go round. `"pad"`: every rank gets the same number, some records
-      come twice. `"drop"`: every rank gets the same number, some records do not come. `"uneven"`: each record once,
-      some ranks get one more.
-    - `rank` and `world`: left out, they are found whenever an iteration begins: from `torch.distributed` where that is
-      initialised, else from the environment (`RANK` and `WORLD_SIZE`), else there is one rank.
+    - `shuffle=False` keeps the stored order. `window` and `block` mean the same as for `Records.shuffle`.
+    - `tail`: what happens when the records do not divide evenly among the ranks. With `"pad"`, every rank gets the same
+      number and some records come twice. With `"drop"`, every rank gets the same number and some records are left out.
+      With `"uneven"`, each record comes once and some ranks get one more.
+    - `rank` and `world`: by default, they are looked up each time an iteration begins: from `torch.distributed` if it
+      is initialised, else from the environment variables `RANK` and `WORLD_SIZE`. If neither is set, there is one rank.
 
-    An epoch that was iterated to its end is followed by the next one. `set_epoch` chooses one, and leaves the position
-    alone if it is the current one, so a loop that calls it first thing resumes correctly.
+    When an epoch was iterated to its end, the next iteration takes the next epoch. `set_epoch` chooses an epoch. It
+    keeps the position if that epoch is the current one, so a training loop can call it first and still resume
+    correctly.
     """
 
     def __init__(
@@ -124,12 +125,12 @@ class ElasticSampler:
         if tail not in get_args(Tail):
             raise ValueError(f"tail={tail!r} is not valid: it must be 'pad', 'drop' or 'uneven'")
         if (rank is None) != (world is None):
-            raise ValueError("rank= and world= go together")
+            raise ValueError("rank= and world= go together; pass both or none")
         if not shuffle and (window is not None or block is not None):
-            raise ValueError("window= and block= are for shuffle=True")
+            raise ValueError("window= and block= need shuffle=True")
         ours = isinstance(data, Records | MappedRecords)
         if (block is not None and window is None) or (window is not None and block is None and not ours):
-            raise ValueError("window= and block= go together; only Records have a block of their own")
+            raise ValueError("window= and block= go together; pass both (only Records can find the block themselves)")
         self.data = _data_or_count(data)
         self.seed = whole_number("seed", seed)
         self.tail: Tail = tail
@@ -142,12 +143,12 @@ class ElasticSampler:
         self._check()
 
     def _check(self) -> None:
-        """Wrong arguments are noticed now, not at the first iteration."""
+        """Raises for wrong arguments now, not at the first iteration."""
         _ = self._rank_and_world(), self._order(0)
 
     @property
     def epoch(self) -> int:
-        """The epoch."""
+        """The current epoch."""
         return self._epoch
 
     @property
@@ -156,20 +157,20 @@ class ElasticSampler:
         return self.data if isinstance(self.data, int) else len(self.data)
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
-        """Chooses the epoch. Begins it anew, unless it is the current one and not at its end."""
+        """Chooses the epoch. Starts it from the beginning, unless it is the current epoch and not at its end."""
         epoch = whole_number("epoch", epoch)
         if epoch != self._epoch or (self._pass is not None and self._pass.ended):
             self._epoch, self._start, self._pass = epoch, 0, None
 
     def share(self) -> Share:
-        """What the next iteration takes."""
+        """Returns what the next iteration takes."""
         epoch, start = self._epoch, self._start
         if self._pass is not None and self._pass.ended:
             epoch, start = epoch + 1, 0
         return Share(epoch, start, self.num_records, *self._rank_and_world(), self.tail)
 
     def __len__(self) -> int:
-        """How many records the next iteration takes: all of this rank's, or what is left of them after a resume."""
+        """How many records the next iteration takes: all records of this rank, or the remaining ones after a resume."""
         return len(self.share())
 
     def __iter__(self) -> Iterator[int]:
@@ -179,9 +180,10 @@ class ElasticSampler:
         return self._pass
 
     def state_dict(self) -> dict[str, int]:
-        """Where all ranks together are, if each had as many records as this one took: the same on every rank.
+        """Returns the position of all ranks together. It assumes that each rank has taken as many records as this one.
 
-        A loader with workers takes record numbers ahead of what it delivers; `ElasticLoader` knows what it delivered.
+        The state is then the same on every rank. A loader with workers takes record numbers ahead of what it delivers.
+        Use `ElasticLoader` to count what was delivered.
         """
         if self._pass is not None:
             return self.state_at(
@@ -190,26 +192,29 @@ class ElasticSampler:
         return self.state_at(self.share(), self._start)
 
     def state_at(self, share: Share, position: int) -> dict[str, int]:
-        """The state at a position of the epoch of a share."""
+        """Returns the state at a position in the epoch of a share."""
         return {"epoch": share.epoch, "position": position, "length": share.length, "order": self._fingerprint()}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continues where the state says, whatever the number of ranks, workers or records in a batch were there."""
+        """Continues from the state. The number of ranks, workers and records in a batch can differ from before."""
         try:
             epoch, position, length, order = (index(state[key]) for key in ("epoch", "position", "length", "order"))
         except (KeyError, TypeError, IndexError):
             raise ValueError(
-                f"not the state of a sampler: expected what state_dict() returned, found {state!r}"
+                f"this is not the state of a sampler; pass what state_dict() returned, not {state!r}"
             ) from None
         if length != self.num_records:
-            raise ValueError(f"the state of another data set: it has {length} records, this one {self.num_records}")
+            raise ValueError(
+                f"the state is from another data set: that one has {length} records, this one {self.num_records}; "
+                "resume with the same data"
+            )
         if order != self._fingerprint():
-            raise ValueError("the state of another order: resume with the same seed, shuffle, window and block")
+            raise ValueError("the state is from another order; resume with the same seed, shuffle, window and block")
         if not 0 <= position <= length:
-            raise ValueError(f"not the state of a sampler: position {position} of {length}")
+            raise ValueError(f"this is not the state of a sampler: position {position} is not in 0 to {length}")
         epoch = whole_number("epoch", epoch)
-        # The end of an epoch is the beginning of the next. A loader that resumes lazily loads the one after
-        # `set_epoch` has chosen the other.
+        # The end of an epoch is the same position as the beginning of the next one. A loader that resumes lazily loads
+        # a state at the end of an epoch after `set_epoch` has already chosen the next epoch.
         begins_next = self._epoch == epoch + 1 and self._start == 0 and (self._pass is None or self._pass.taken == 0)
         if not (position == length and begins_next):
             self._epoch, self._start = epoch, position
@@ -230,7 +235,7 @@ class ElasticSampler:
     def _rank_and_world(self) -> tuple[int, int]:
         if self.rank is not None and self.world is not None:
             return self.rank, self.world
-        # Asked for, not imported: whoever has initialised it has imported it.
+        # Not imported here: if it is initialised, it is already imported.
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
@@ -240,26 +245,26 @@ class ElasticSampler:
         return _numbers_in_environment(rank, world)
 
     def __repr__(self) -> str:
-        told = f"{self.num_records} records, seed {self.seed}, epoch {self._epoch}, tail {self.tail!r}"
-        return f"<{type(self).__name__}: {told}>"
+        text = f"{self.num_records} records, seed {self.seed}, epoch {self._epoch}, tail {self.tail!r}"
+        return f"<{type(self).__name__}: {text}>"
 
 
 def _data_or_count(data: Sized | SupportsIndex) -> Sized | int:
     try:
-        len(data)  # type: ignore[arg-type]  # an array of no dimension has the method, but no length
+        len(data)  # type: ignore[arg-type]  # an array with zero dimensions has `__len__`, but it raises
     except TypeError:
-        return whole_number("data", data, 0, MOST_COUNT)  # type: ignore[arg-type]  # whatever it is
+        return whole_number("data", data, 0, MOST_COUNT)  # type: ignore[arg-type]  # it checks the type
     return data  # type: ignore[return-value]  # it has a length
 
 
 def _numbers_in_environment(rank: str, world: str) -> tuple[int, int]:
-    which = "RANK and WORLD_SIZE in the environment"
+    which = f"the environment variables RANK={rank!r} and WORLD_SIZE={world!r} are not valid"
     try:
         found = int(rank), int(world)
     except ValueError:
-        raise ValueError(f"{which} are whole numbers, not {rank!r} and {world!r}") from None
+        raise ValueError(f"{which}: they must be whole numbers") from None
     if not 0 <= found[0] < found[1]:
-        raise ValueError(f"{which}: rank {rank} of {world}; ranks are numbered from 0 to world - 1")
+        raise ValueError(f"{which}: RANK must be from 0 to WORLD_SIZE - 1")
     return found
 
 
@@ -269,7 +274,7 @@ class _Pass(Iterator[int]):
     def __init__(self, share: Share, order: _core.Permutation | None) -> None:
         self.share = share
         self.taken = 0
-        # When somebody has asked for more than there is, and not before: loaders make passes that they never use.
+        # Set only when the caller has asked for more than there is: loaders start iterations that they never use.
         self.ended = False
         self._order = order
         self._size = len(share)
@@ -280,7 +285,7 @@ class _Pass(Iterator[int]):
             self.ended = True
             raise StopIteration
         if not self._ready:
-            self._ready = self._compute(self.taken, min(_AT_ONCE, self._size - self.taken))
+            self._ready = self._compute(self.taken, min(_NUMBERS_PER_CALL, self._size - self.taken))
             self._ready.reverse()
         self.taken += 1
         return self._ready.pop()
@@ -299,12 +304,12 @@ class _Pass(Iterator[int]):
 
 
 class ElasticLoader(Generic[T]):
-    """A data loader that knows what it has delivered, however far its workers are ahead.
+    """Wraps a data loader and counts what it has delivered, however far ahead its workers read.
 
-    `loader` is PyTorch's `DataLoader`, or anything like it that draws from an `ElasticSampler` and keeps its order.
+    `loader` is PyTorch's `DataLoader`, or any loader that draws from an `ElasticSampler` and keeps its order.
 
     >>> from anyrecord.sampling import ElasticLoader, ElasticSampler
-    >>> class Loader:                                              # torch.utils.data.DataLoader, in earnest
+    >>> class Loader:                                              # stands in for torch.utils.data.DataLoader
     ...     batch_size, sampler = 2, ElasticSampler(10, seed=0, rank=0, world=2)
     ...     def __iter__(self):
     ...         numbers = list(self.sampler)                       # reads everything ahead
@@ -325,7 +330,7 @@ class ElasticLoader(Generic[T]):
         candidates = [sampler, getattr(loader, "sampler", None), getattr(batch_sampler, "sampler", None)]
         found = [each for each in candidates if isinstance(each, ElasticSampler)]
         if not found:
-            raise TypeError("the loader does not draw from an ElasticSampler; give it one as sampler=")
+            raise TypeError("the loader does not use an ElasticSampler; pass it one as sampler=")
         self.sampler = found[0]
         sizes = [batch_size, getattr(loader, "batch_size", None), getattr(batch_sampler, "batch_size", None)]
         # Without batches, a loader delivers records one by one.
@@ -336,7 +341,8 @@ class ElasticLoader(Generic[T]):
         sampler, share, delivered = self.sampler, self.sampler.share(), 0
         self._state = sampler.state_at(share, share.start)
         for batch in self.loader:
-            # Not cut to the share: in the last step, a rank with fewer records than others counts as they do.
+            # Not limited to the size of the share: all ranks must count the same in the last step, even if this rank
+            # has fewer records than others.
             delivered += self.batch_size
             self._state = sampler.state_at(share, share.position_after(delivered))
             yield batch
@@ -344,17 +350,20 @@ class ElasticLoader(Generic[T]):
 
     def __len__(self) -> int:
         """How many batches the next iteration has."""
-        return len(self.loader)  # type: ignore[arg-type]  # a loader without a length says so itself
+        return len(self.loader)  # type: ignore[arg-type]  # a loader without a length raises TypeError
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Chooses the epoch; see `ElasticSampler.set_epoch`."""
         self.sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """Where all ranks together are, if each was delivered as many batches as this one: the same on every rank."""
+        """Returns the position of all ranks together, the same on every rank.
+
+        It assumes that each rank was delivered as many batches as this one.
+        """
         return dict(self._state) if self._state is not None else self.sampler.state_dict()
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continues where the state says; see `ElasticSampler.load_state_dict`."""
+        """Continues from the state; see `ElasticSampler.load_state_dict`."""
         self.sampler.load_state_dict(state)
         self._state = None

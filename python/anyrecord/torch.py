@@ -1,7 +1,7 @@
-"""For PyTorch: `ElasticSampler` as a torch sampler, and what goes with its loaders.
+"""For PyTorch: `ElasticSampler` as a torch sampler, and helpers for loaders that use it.
 
-`Records` are a map-style dataset as they are. With torchdata's `StatefulDataLoader` the sampler's state is part of the
-loader's; with PyTorch's own `DataLoader`, `ElasticLoader` keeps count of what was delivered.
+You can pass `Records` to a loader as a map-style dataset. With torchdata's `StatefulDataLoader`, the state of the
+sampler is part of the loader's state. With PyTorch's own `DataLoader`, `ElasticLoader` counts what was delivered.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from anyrecord.sampling import ElasticLoader
 
 __all__ = ["ElasticLoader", "ElasticSampler", "sampler_state"]
 
-# What StatefulDataLoader calls the places on the way to the sampler's state.
-_WAYS = (
+# The keys under which StatefulDataLoader stores the sampler's state, from the outermost to the innermost.
+_KEY_PATHS = (
     ("_snapshot", "_main_snapshot", "_sampler_iter_state", "sampler_state"),
     ("_snapshot", "_main_snapshot", "_index_sampler_state"),
     ("_sampler_iter_state", "sampler_state"),
@@ -33,17 +33,17 @@ class ElasticSampler(sampling.ElasticSampler, Sampler[int]):
 
 
 def sampler_state(loader_state: Mapping[str, Any]) -> dict[str, int]:
-    """The state of the `ElasticSampler` in a state of torchdata's `StatefulDataLoader`.
+    """Returns the state of the `ElasticSampler` from a state of torchdata's `StatefulDataLoader`.
 
-    The loader itself resumes only with the same number of workers. A new loader, with any number of workers and any
-    batch size, resumes from `sampler.load_state_dict(sampler_state(state))`.
+    The loader itself can resume only with the same number of workers. To resume with any number of workers and any
+    batch size, make a new loader and call `sampler.load_state_dict(sampler_state(state))`.
     """
     if loader_state.get("_steps_since_snapshot", 0):
         raise ValueError("the loader's state is older than its last batch; use snapshot_every_n_steps=1")
-    for way in _WAYS:
+    for keys in _KEY_PATHS:
         found: Any = loader_state
-        for name in way:
+        for name in keys:
             found = found.get(name) if isinstance(found, Mapping) else None
         if isinstance(found, Mapping) and {"epoch", "position", "length", "order"} <= found.keys():
             return dict(found)
-    raise ValueError("no state of an ElasticSampler in this; expected the state_dict() of a StatefulDataLoader")
+    raise ValueError("this contains no state of an ElasticSampler; pass the state_dict() of a StatefulDataLoader")

@@ -102,7 +102,7 @@ def test_what_beam_modules_raise_is_raised(tmp_path: Path, original: str) -> Non
 def test_only_beam_comes_from_the_original(tmp_path: Path, original: str, name: str) -> None:
     errors = run_text(f"import {name}", tmp_path, fails=True, PYTHONPATH=original, ANYRECORD_COMPAT="array_record")
     ours = f"anyrecord.compat.{name}"
-    why = f"anyrecord.compat stands in for array_record, and has no {ours}"
+    why = f"anyrecord.compat replaces array_record and has no {ours}"
     assert errors.endswith(f"ModuleNotFoundError: No module named {name!r}: {why}\n")
 
 

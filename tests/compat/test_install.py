@@ -71,7 +71,7 @@ def test_coming_too_late_is_an_error_that_says_what_to_do(tmp_path: Path) -> Non
         anyrecord.compat.install("array_record")
     """
     last = run_text(program, tmp_path, fails=True).strip().splitlines()[-1]
-    assert last.startswith("ImportError: array_record is imported already")
+    assert last.startswith("ImportError: array_record is already imported")
     assert "ANYRECORD_COMPAT=array_record" in last
 
 
@@ -119,7 +119,7 @@ def test_names_are_checked() -> None:
     with pytest.raises(ValueError) as unknown:
         install("arrayrecord")
     assert str(unknown.value) == (
-        "'arrayrecord' is not an original that anyrecord stands in for; use array_record, ffrecord or recordio"
+        "anyrecord.compat has no replacement for 'arrayrecord'; use array_record, ffrecord or recordio"
     )
     with pytest.raises(ValueError) as none:
         install()

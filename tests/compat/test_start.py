@@ -15,8 +15,8 @@ PTH = Path(__file__).parents[2] / "anyrecord.data" / "purelib" / "anyrecord_comp
 PACKAGES = Path(anyrecord.__file__).parents[1]
 
 MISSPELT = (
-    "ANYRECORD_COMPAT={}: {!r} is not an original that anyrecord stands in for; "
-    "use array_record, ffrecord or recordio, with commas between them, or unset ANYRECORD_COMPAT\n"
+    "ANYRECORD_COMPAT={}: anyrecord.compat has no replacement for {!r}; "
+    "use array_record, ffrecord or recordio, separated by commas, or unset ANYRECORD_COMPAT\n"
 )
 
 
@@ -118,7 +118,7 @@ def test_an_original_that_is_imported_before_us_stops_python_with_one_line(envir
     finally:
         early.unlink()
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("recordio is imported already (recordio), ")
+    assert done.stderr.startswith("recordio is already imported (recordio), ")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -142,7 +142,7 @@ def test_booleans_are_no_record_numbers_and_are_told_what_to_use_instead(records
     ]
     for name, booleans in BOOLEANS.items():
         for read in reads:
-            with pytest.raises(TypeError, match=r"use numpy\.flatnonzero\(mask\)"):
+            with pytest.raises(TypeError, match=r"pass numpy\.flatnonzero\(mask\)"):
                 pytest.fail(f"{name}: {read(booleans())}")
 
 

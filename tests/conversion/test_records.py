@@ -50,7 +50,7 @@ def test_shards_are_balanced_before_anything_is_left_out() -> None:
 @pytest.mark.parametrize("result", ["text", 5, [b"x"], np.zeros((4, 4))[:, 1]])
 def test_what_is_no_record_is_a_type_error(result: Any) -> None:
     make("a.ffr")
-    with pytest.raises(TypeError, match="a record is bytes"):
+    with pytest.raises(TypeError, match="a record must be bytes"):
         anyrecord.convert("a.ffr", "b.ffr", map=lambda record: result)
     assert os.listdir() == ["a.ffr"]
 

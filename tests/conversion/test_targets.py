@@ -80,7 +80,7 @@ def test_compressed_tfrecord_is_named_as_such_in_a_folder(codec: Any, suffix: st
     ("call", "says"),
     [
         (lambda: anyrecord.convert("a.ffr", "made/"), "pass format="),
-        (lambda: anyrecord.convert("a.ffr", "made/", format="ffrecord", shards=2), "shards need a file name"),
+        (lambda: anyrecord.convert("a.ffr", "made/", format="ffrecord", shards=2), "pass a file name to write shards"),
         (lambda: anyrecord.convert("a.ffr", "made/", format="riegeli"), "one of array_record, ffrecord"),
         (lambda: anyrecord.convert("a.ffr", "b.unknown"), "pass format="),
         (lambda: anyrecord.convert("a.ffr", "b.ffr", format="nonsense"), "unknown format 'nonsense'"),
@@ -179,7 +179,7 @@ def test_a_source_is_never_removed_for_new_shards_or_for_the_copy_of_another() -
     make("x.tfrecord", [b"x"])
     make("another.ffr", [b"another"])
     os.symlink("another.ffr", "x.ffr")
-    with pytest.raises(ValueError, match=r"is the source 'another.ffr' and would be replaced by 'x.tfrecord'"):
+    with pytest.raises(ValueError, match=r"source 'another.ffr' and would be replaced by the copy of 'x.tfrecord'"):
         anyrecord.convert(["x.tfrecord", "another.ffr"], ".", format="ffrecord", overwrite=True)
     assert sorted(anyrecord.open("a.ffr@2")) == RECORDS
     assert list(anyrecord.open("another.ffr")) == [b"another"]

@@ -98,10 +98,10 @@ def test_the_source_can_be_the_target() -> None:
 def test_wrong_uses_are_refused_and_leave_nothing() -> None:
     records = make("a.ffr")
     wrong: list[tuple[Callable[[], object], type[Exception], str]] = [
-        (lambda: anyrecord.convert(records, "b/", format="ffrecord"), ValueError, "open records need a file name"),
-        (lambda: anyrecord.convert(records, "b.ffr", source_format="ffrecord"), ValueError, "open already"),
-        (lambda: anyrecord.convert(records, "b.ffr", limits=Limits()), ValueError, "open already"),
-        (lambda: anyrecord.convert(records.map(len), "b.ffr"), TypeError, "a record is bytes"),
+        (lambda: anyrecord.convert(records, "b/", format="ffrecord"), ValueError, "pass a file name to convert open"),
+        (lambda: anyrecord.convert(records, "b.ffr", source_format="ffrecord"), ValueError, "already open"),
+        (lambda: anyrecord.convert(records, "b.ffr", limits=Limits()), ValueError, "already open"),
+        (lambda: anyrecord.convert(records.map(len), "b.ffr"), TypeError, "a record must be bytes"),
         (lambda: anyrecord.convert(records, "b.ffr", colour=1), (TypeError, ValueError), "colour"),  # type: ignore
     ]
     for use, error, message in wrong:

@@ -71,7 +71,7 @@ def test_links_are_followed_and_stored_as_copies(tree: Path, tmp_path: Path) -> 
 
 def test_a_link_loop_is_an_error(tree: Path, tmp_path: Path) -> None:
     (tree / "a" / "up").symlink_to(tree, target_is_directory=True)
-    with pytest.raises(OSError, match="leads back"):
+    with pytest.raises(OSError, match="points to a folder that contains it"):
         anyrecord.pack(tree, tmp_path / "out.ffr")
     assert not (tmp_path / "out.ffr").exists()
 
@@ -180,7 +180,7 @@ def test_names_that_are_not_utf8_survive(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [suffix for suffix, format in _core.suffixes() if format != "ffrecord"])
 def test_a_suffix_of_another_format_is_refused(tree: Path, tmp_path: Path, suffix: str) -> None:
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(ValueError, match=r"ends like another format; end it in \.ffr"):
+    with pytest.raises(ValueError, match=r"a packed folder is FFRecord; use \.ffr"):
         anyrecord.pack(tree, tmp_path / f"packed{suffix}")
     assert sorted(tmp_path.iterdir()) == before
     for name in ("packed.ffr", "packed", "packed.bin", f"packed{suffix}.bin"):

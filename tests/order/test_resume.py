@@ -113,7 +113,7 @@ def test_the_state_of_another_view_is_refused(numbers: Records, numbers_path: Pa
             with pytest.raises(ValueError, match="another view"):
                 iterator.load_state_dict(state)
             assert iterator.state_dict()["position"] == 0
-    with pytest.raises(ValueError, match="it has 500 records, these are 1000"):
+    with pytest.raises(ValueError, match="that view has 500 records, this one has 1000"):
         numbers.resume(state)
     # Another file with as many records is another view; the same file in another folder is not.
     copy, moved = tmp_path / "other.ffr", tmp_path / numbers_path.name

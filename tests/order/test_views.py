@@ -226,13 +226,13 @@ def test_each_chunk_is_near_its_own_records_only(grouped: Records) -> None:
 
 
 def test_a_block_is_asked_for_where_chunks_do_not_tell(numbers: Records, grouped: Records, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds 1 record; say block="):
+    with pytest.raises(ValueError, match="holds 1 record; pass block="):
         numbers.shuffle(1, window=4)
     with anyrecord.create(tmp_path / "d.array_record", group_size=20) as out:
         out.write_many([b"x"] * 100)
-    with pytest.raises(ValueError, match="same number of records; say block="):
+    with pytest.raises(ValueError, match="same number of records; pass block="):
         (grouped + anyrecord.open(tmp_path / "d.array_record")).shuffle(1, window=4)
-    with pytest.raises(ValueError, match="block= goes with window="):
+    with pytest.raises(ValueError, match="block= needs window="):
         numbers.shuffle(1, block=4)
 
 
@@ -320,13 +320,13 @@ def test_weights_are_taken_as_written(numbers: Records) -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1], "2 sources need as many weights"),
+        ([1], "2 sources need 2 weights, not 1"),
         ([1, 0], "positive"),
         ([1, -1], "positive"),
         ([1, float("nan")], "positive"),
         ([1, float("inf")], "positive"),
         ([1, "x"], "positive"),
-        ([1e-30, 1], "too far apart"),
+        ([1e-30, 1], "differ too much"),
     ],
 )
 def test_weights_that_cannot_be_are_refused(numbers: Records, weights: list[Any], message: str) -> None:
@@ -346,7 +346,7 @@ def test_sources_that_cannot_be_one_are_refused(numbers: Records, numbers_path: 
     with pytest.raises(ValueError, match="until"):
         anyrecord.mix([numbers, numbers], [1, 1], until="never")  # type: ignore[call-overload]
     different: list[MappedRecords[Any]] = [numbers.map(int), numbers.map(float)]
-    with pytest.raises(ValueError, match="then map"):
+    with pytest.raises(ValueError, match="then call map"):
         anyrecord.concat(different)
 
 

@@ -129,7 +129,7 @@ def test_a_path_object_is_no_pattern(kind: type[Path], name: str) -> None:
     for source in (kind(name), [kind(name)], ["a.ffr", kind(name)]):
         message = not_found(source)
         assert f"'{name}'" in message
-        assert "a path object is one file or folder, so pass a str" in message
+        assert "a path object is always one file or folder: pass a str" in message
 
 
 @not_on_windows
@@ -271,7 +271,7 @@ def test_a_range_is_a_glob_where_the_file_does_not_exist() -> None:
 @pytest.mark.parametrize("source", ["folder[0:1]", "a*.ffr[0:1]"])
 def test_a_range_of_a_folder_or_a_pattern_is_a_glob(source: str) -> None:
     touch("folder/a.ffr", "ab.ffr")
-    assert "a range [a:b] needs the name of one existing file" in not_found(source)
+    assert "for a range, pass the name of an existing file before [a:b]" in not_found(source)
     match = touch(source.replace("*", "x").replace("[0:1]", "1"))
     assert names(source) == match
 
@@ -279,12 +279,12 @@ def test_a_range_of_a_folder_or_a_pattern_is_a_glob(source: str) -> None:
 def test_a_range_of_a_missing_file_is_not_found() -> None:
     message = not_found("missing.ffr[0:5]")
     assert "'missing.ffr[0:5]'" in message
-    assert "a range [a:b] needs the name of one existing file" in message
+    assert "for a range, pass the name of an existing file before [a:b]" in message
 
 
 def test_a_range_that_ends_before_it_starts_is_refused() -> None:
     touch("a.ffr")
-    assert "found 5 > 2" in refused("a.ffr[5:2]")
+    assert "ends before it starts: 5 > 2" in refused("a.ffr[5:2]")
 
 
 @pytest.mark.parametrize("text", ["[-1:2]", "[1]", "[1:2:3]", "[a:b]", "[1: 2]", "[\u00b2:\u00b3]", "[\u0661:\u0662]"])
@@ -339,7 +339,7 @@ def test_folders_that_a_glob_matches_are_ignored() -> None:
 def test_a_glob_that_matches_only_folders_is_explained() -> None:
     touch("d1/a.ffr", "d2/a.ffr")
     message = not_found("d*")
-    assert "only folders match" in message
+    assert "matches only folders" in message
     assert "'d*'" in message
 
 

@@ -161,7 +161,7 @@ def test_a_missing_file_that_is_there_as_shards_says_what_to_pass(
             expand(source)
         assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, missing)
         told = " or ".join(map(repr, passed))
-        assert str(caught.value).endswith(f"there are shards of that name: pass {told}: {missing!r}")
+        assert str(caught.value).endswith(f"there are shards of that name; to read them, pass {told}: {missing!r}")
     for way in passed:
         assert set(names(way)) <= set(files)
 
@@ -181,7 +181,7 @@ def test_a_missing_file_that_is_there_under_other_names_is_plainly_missing(other
 
 def test_a_range_of_a_name_that_is_there_as_shards_says_so() -> None:
     touch(*before("s", 4, ".ffr"))
-    assert "pass 's.ffr@4', and slice what it opens" in not_found("s.ffr[0:5]")
+    assert "pass 's.ffr@4', and slice the records" in not_found("s.ffr[0:5]")
 
 
 def test_every_function_that_reads_says_that_there_are_shards() -> None:
@@ -410,7 +410,7 @@ def test_a_number_out_of_range_is_refused(source: str) -> None:
     touch(*before("d/t", 10, ".ffr"), "d/t-00010-of-00010.ffr")
     message = refused(source)
     assert "t-00010-of-00010.ffr" in message
-    assert "expected at most 9" in message
+    assert "the largest is 9" in message
 
 
 @pytest.mark.parametrize("source", ["d", "d/*", "d/t.ffr@2"])

@@ -113,5 +113,5 @@ def test_restored_records_read_first_in_a_forked_child_are_right(path: Path) -> 
 def test_records_of_anything_but_paths_refuse_to_be_pickled(path: Path) -> None:
     with path.open("rb") as file:
         for records in (anyrecord.open(file), anyrecord.open(path.read_bytes())):
-            with pytest.raises(TypeError, match="cannot be pickled: only those of paths can"):
+            with pytest.raises(TypeError, match="cannot be pickled; to pickle records, open them from a path"):
                 pickle.dumps(records)

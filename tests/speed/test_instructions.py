@@ -135,5 +135,5 @@ def test_what_depends_on_the_clock_is_named_as_the_core_names_it() -> None:
 
 def test_a_file_of_callgrind_without_a_sum_is_no_count() -> None:
     for part in ("events: Ir\n", "totals: 0\n"):
-        with pytest.raises(SystemExit, match="without a sum"):
+        with pytest.raises(SystemExit, match="without a total"):
             instructions.total(part)

@@ -55,7 +55,7 @@ def test_a_later_run_is_added_and_another_machine_refused(found: Results, tmp_pa
     told = json.loads(path.read_text())
     told["machine"]["cpu"] = "another"
     path.write_text(json.dumps(told))
-    with pytest.raises(SystemExit, match="another: choose another file with --save"):
+    with pytest.raises(SystemExit, match="cpu another\\): choose another file with --save"):
         results.continued(path, tmp_path)
 
 

@@ -31,7 +31,7 @@ def test_a_wrong_record_is_no_figure(tmp_path: Path) -> None:
         def one(self, index: int) -> bytes:
             return b"wrong"
 
-    with pytest.raises(SystemExit, match="mmap slice gives a wrong record 0"):
+    with pytest.raises(SystemExit, match="mmap slice returned a wrong record 0"):
         measure([Wrong("mmap slice", "raw")], WORKLOADS[0].make(1000), tmp_path, 1, 0.001)
 
 

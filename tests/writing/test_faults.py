@@ -82,7 +82,7 @@ def test_a_full_disk_is_an_error_that_leaves_the_old_file_and_nothing_else(
     assert outcome.left == [path.name]
     assert outcome.warnings == []
     for refusal in outcome.afterwards:
-        assert "failed before" in refusal or "given up after an error" in refusal
+        assert "failed before" in refusal or "discarded after an error" in refusal
     assert path.read_bytes() == old
 
 
@@ -134,9 +134,9 @@ def test_a_full_device_is_an_error_with_its_number(size: int) -> None:
         out.write(bytes(size))
     assert caught.value.errno == errno.ENOSPC
     assert out.closed
-    with pytest.raises(ClosedError, match="given up after an error"):
+    with pytest.raises(ClosedError, match="discarded after an error"):
         out.write(b"more")
-    with pytest.raises(ClosedError, match="given up after an error"):
+    with pytest.raises(ClosedError, match="discarded after an error"):
         out.close()
 
 
@@ -147,7 +147,7 @@ def test_a_full_device_under_a_file_object_is_an_error_with_its_number() -> None
         with pytest.raises(OSError) as caught:
             out.close()
         assert caught.value.errno == errno.ENOSPC
-        with pytest.raises(ClosedError, match="given up after an error"):
+        with pytest.raises(ClosedError, match="discarded after an error"):
             out.close()
 
 

@@ -271,7 +271,7 @@ def test_a_folder_that_vanishes_before_close_is_an_error(tmp_path: Path, suffix:
     with pytest.raises(FileNotFoundError) as caught:
         out.close()
     assert caught.value.filename == str(folder / f"a{suffix}")
-    with pytest.raises(ClosedError, match="given up after an error"):
+    with pytest.raises(ClosedError, match="discarded after an error"):
         out.close()
 
 

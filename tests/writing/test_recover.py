@@ -318,6 +318,6 @@ def test_what_cannot_be_deleted_after_publishing_is_a_warning_and_the_set_is_the
     write(path, b"old", shards=2)
     publish = _core.publish_set
     monkeypatch.setattr(_core, "publish_set", lambda *arguments: publish(*arguments) or "cannot delete x")
-    with pytest.warns(RuntimeWarning, match="is published, but hidden files of the old set are left: cannot delete x"):
+    with pytest.warns(RuntimeWarning, match="hidden files of the old set could not be deleted: cannot delete x"):
         write(path, b"new", shards=3)
     assert {record[:3] for record in anyrecord.open(f"{path}@3")} == {b"new"}

@@ -119,7 +119,7 @@ def test_a_failure_at_one_name_takes_back_the_ones_before(
     assert caught.value.filename == str(in_the_way)
     assert names(path.parent) == [in_the_way.name]
     assert in_the_way.is_dir() or in_the_way.read_bytes() == b"somebody else's"
-    with pytest.raises(ClosedError, match="given up after an error"):
+    with pytest.raises(ClosedError, match="discarded after an error"):
         out.close()
 
 

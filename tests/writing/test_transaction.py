@@ -363,7 +363,7 @@ def test_a_set_that_is_replaced_between_two_files_that_a_reader_opens_is_never_m
             assert (count, os.path.basename(source)) == (2, "train.ffr@3")
         except anyrecord.RecordError as error:
             # The second one is about a file that was opened again.
-            if not re.search("replaced while they were read|changed", str(error)):
+            if not re.search("replaced while it was read|changed", str(error)):
                 raise
 
     write(path, "old", shards=3, durable=False)

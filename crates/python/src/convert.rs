@@ -1,5 +1,5 @@
-//! Conversion: files of any format poured into a `Writer`. What to read, where it goes and when it is published is
-//! decided in Python.
+//! Conversion: copies the records of files of any format to a `Writer`. Python decides what to read, where to write
+//! and when to publish.
 
 use crate::errors::{Failure, external};
 use crate::gil;
@@ -14,49 +14,50 @@ use pyo3::types::PyBytes;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Ctrl-C is heard, and progress told, about this often.
-const LISTEN: Duration = Duration::from_millis(50);
-/// A look at the clock costs as much as a small record.
-const LOOK_EVERY: u32 = 16;
-/// Progress is told after so many bytes in any case, however fast they went by.
-const TELL_BYTES: u64 = 32 << 20;
+/// How often to check for signals and report progress.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// Reading the clock takes as long as copying a small record, so it is read only once in this many steps.
+const STEPS_PER_CLOCK_READ: u32 = 16;
+/// Progress is reported after this many bytes, even if less than `INTERVAL` has passed.
+const REPORT_BYTES: u64 = 32 << 20;
 
-/// Lets Python in now and then.
+/// Checks for signals and calls the user's `progress` function from time to time.
 pub struct Listener<'a> {
     progress: Option<&'a Py<PyAny>>,
     total: u64,
-    told: u64,
+    /// The bytes done at the last report.
+    reported: u64,
     last: Instant,
     steps: u32,
 }
 
 impl<'a> Listener<'a> {
     pub fn new(progress: Option<&'a Py<PyAny>>, total: u64) -> Self {
-        Listener { progress, total, told: 0, last: Instant::now(), steps: 0 }
+        Listener { progress, total, reported: 0, last: Instant::now(), steps: 0 }
     }
 
-    /// To be called often, with the bytes done so far.
+    /// Call it often, with the bytes done so far.
     pub fn step(&mut self, done: u64) -> anyrecord::Result<()> {
         self.steps += 1;
-        if self.steps < LOOK_EVERY && done - self.told < 1 << 20 {
+        if self.steps < STEPS_PER_CLOCK_READ && done - self.reported < 1 << 20 {
             return Ok(());
         }
         self.steps = 0;
-        if done - self.told < TELL_BYTES && self.last.elapsed() < LISTEN {
+        if done - self.reported < REPORT_BYTES && self.last.elapsed() < INTERVAL {
             return Ok(());
         }
-        self.listen(done)
+        self.report(done)
     }
 
-    fn listen(&mut self, done: u64) -> anyrecord::Result<()> {
+    fn report(&mut self, done: u64) -> anyrecord::Result<()> {
         self.last = Instant::now();
         // A file may have grown since its size was taken.
-        let (told, done) = (self.told, done.min(self.total));
-        self.told = done;
+        let (before, done) = (self.reported, done.min(self.total));
+        self.reported = done;
         gil::attach(|py| {
             py.check_signals()?;
             match self.progress {
-                Some(call) if done > told => call.call1(py, (done, self.total)).map(drop),
+                Some(call) if done > before => call.call1(py, (done, self.total)).map(drop),
                 _ => Ok(()),
             }
         })
@@ -74,10 +75,10 @@ fn inputs(files: Vec<(PathBuf, u64, Option<u64>)>) -> Vec<Input> {
         .collect()
 }
 
-/// Writes all records of the files, `(path, first record, record behind the last or None)` each; returns how many
-/// were read.
+/// Writes all records of the files and returns how many were read.
 ///
-/// `split`: `(shards, records)`, for shards of equal numbers of records. `total` is what `progress` is told to be all.
+/// `files`: `(path, first record, end or None)` of each; the end is not included. `split`: `(shards, records)`, for
+/// shards with equal numbers of records. `total`: the total that is passed to `progress`.
 #[pyfunction]
 #[pyo3(signature = (writer, files, options, split, map, progress, total))]
 #[expect(clippy::too_many_arguments, reason = "all of them are given by the one Python caller")]
@@ -136,7 +137,7 @@ pub fn count_records(
     Ok(counted.map_err(Failure)?)
 }
 
-/// Makes the side index of a file unless there is one that fits; tells where it is, if the format has such a thing.
+/// Writes the index file of a data file, unless a valid one exists. Returns its path, or None if the format needs none.
 #[pyfunction]
 pub fn build_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Option<PathBuf>> {
     let (format, reading) = (options.format.as_deref(), options.options());

@@ -1,4 +1,4 @@
-//! Where records go: new `bytes` objects, or one buffer of the caller's.
+//! The destinations of records: new `bytes` objects, or one buffer of the user.
 
 use crate::errors::external;
 use crate::gil::{self, Kept};
@@ -11,15 +11,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::ffi::{c_int, c_void};
 
-/// A `bytes` object of `size` bytes that are not set yet, and the place to set them.
+/// Allocates a `bytes` object of `size` uninitialised bytes. Returns the object and the address of its bytes.
 ///
 /// The safe constructor zero-fills first, which for large records costs as much as reading them from memory.
-fn unset_bytes(py: Python<'_>, size: usize) -> Result<(Bound<'_, PyBytes>, *mut u8)> {
-    // Python's own error would not say for which record there is no memory; whoever knows adds the file.
+fn uninitialised_bytes(py: Python<'_>, size: usize) -> Result<(Bound<'_, PyBytes>, *mut u8)> {
+    // Python's own error would not say that the memory is for a record. The caller adds the file.
     let no_memory = || bytes::no_memory("a record", size as u64);
     let length = ffi::Py_ssize_t::try_from(size).map_err(|_| no_memory())?;
-    // SAFETY: with a null pointer the call makes an object whose bytes are free to be written until anybody else
-    // sees it; it returns null only with an exception set.
+    // SAFETY: with a null pointer, the call returns an object whose bytes may be written until other code can see the
+    // object. It returns null only with an exception set.
     unsafe {
         let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length);
         let object = Bound::from_owned_ptr_or_err(py, object).map_err(|_| no_memory())?;
@@ -28,17 +28,17 @@ fn unset_bytes(py: Python<'_>, size: usize) -> Result<(Bound<'_, PyBytes>, *mut 
     }
 }
 
-/// Makes a `bytes` object and lets `fill` write it with the GIL released, unless `quick`.
+/// Allocates a `bytes` object and calls `fill` to write it. Releases the GIL for that, unless `quick`.
 pub fn bytes_with<'py>(
     py: Python<'py>,
     size: usize,
     quick: bool,
     fill: impl FnOnce(&mut [u8]) -> Result<()> + Send,
 ) -> Result<Bound<'py, PyBytes>> {
-    let (object, place) = unset_bytes(py, size)?;
+    let (object, place) = uninitialised_bytes(py, size)?;
     if size > 0 {
-        // SAFETY: `size` bytes at `place` belong to an object that nobody else has seen, and it outlives `fill`.
-        // An empty `bytes` is shared by everybody, which is why it is not written at all.
+        // SAFETY: `size` bytes at `place` belong to an object that no other code has seen. It outlives `fill`.
+        // The empty `bytes` object is shared in the whole interpreter, so it is never written.
         let out = unsafe { std::slice::from_raw_parts_mut(place, size) };
         if quick { fill(out) } else { gil::detach(py, || fill(out)) }?;
     } else if quick {
@@ -49,7 +49,7 @@ pub fn bytes_with<'py>(
     Ok(object)
 }
 
-/// A record where it lies, for a `memoryview`.
+/// A record in mapped memory, for a `memoryview` without a copy.
 #[pyclass(frozen, module = "anyrecord._core")]
 pub struct InPlace {
     pub export: Export,
@@ -57,12 +57,12 @@ pub struct InPlace {
 
 #[pymethods]
 impl InPlace {
-    // SAFETY: the bytes stay where they are as long as `export` lives, which the view keeps alive through `slf`.
+    // SAFETY: the bytes stay at their address as long as `export` lives. The view keeps it alive through `slf`.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = slf.get().export.bytes();
         let (start, length) = (bytes.as_ptr().cast_mut().cast::<c_void>(), bytes.len() as ffi::Py_ssize_t);
-        // SAFETY: called by the interpreter with a view to fill; the call takes a reference to `slf`, and refuses
-        // whoever wants to write.
+        // SAFETY: the interpreter passes a view to fill. The call takes a reference to `slf`, and refuses a request
+        // for a writable view.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
@@ -81,7 +81,7 @@ impl BytesList {
         Ok(BytesList { objects: Kept::new(objects) })
     }
 
-    /// The objects, the last one first.
+    /// The objects in reverse order.
     pub fn into_reversed(self) -> PyResult<Vec<Py<PyBytes>>> {
         self.check()?;
         Ok(self.objects.into_inner().into_iter().rev().flatten().collect())
@@ -94,7 +94,7 @@ impl BytesList {
         PyList::new(py, objects.map(|object| object.map(|object| object.into_bound(py))))
     }
 
-    /// An error if a record was not delivered: a shorter list would be taken for all of them.
+    /// Returns an error if a record was not delivered. Without it, the caller could take a shorter list for complete.
     fn check(&self) -> PyResult<()> {
         match self.objects.iter().position(Option::is_none) {
             None => Ok(()),
@@ -107,12 +107,12 @@ impl BytesList {
 
 impl Deliver for BytesList {
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
-        // One hold of the GIL for all of them; also the moment to hear Ctrl-C.
+        // Take the GIL once for all records, and check for Ctrl-C at the same time.
         gil::attach(|py| -> Result<Vec<&mut [u8]>> {
             py.check_signals().map_err(external)?;
             let mut places = bytes::list("places of records", wanted.len() as u64)?;
             for &(position, size) in wanted {
-                let (object, place) = unset_bytes(py, size)?;
+                let (object, place) = uninitialised_bytes(py, size)?;
                 places.push(match size {
                     0 => &mut [][..],
                     // SAFETY: as in `bytes_with`; the object is kept in `self`, which the result borrows.
@@ -125,17 +125,17 @@ impl Deliver for BytesList {
     }
 }
 
-/// The records of a batch one after the other in a buffer of the caller's.
+/// The records of a batch, one after the other in the user's buffer.
 pub struct OneBuffer<'a> {
     out: &'a mut [u8],
-    /// Sizes of all records, where they were known before; then every record has its final place.
+    /// Where each record ends. If all sizes are known in advance, records are read directly into the buffer.
     ends: Vec<usize>,
-    /// Records whose place depends on others that are still to come.
+    /// If sizes are not known in advance, the records are collected here and copied to the buffer at the end.
     loose: Vec<Vec<u8>>,
 }
 
 impl<'a> OneBuffer<'a> {
-    /// `sizes`: of each record, if all are known.
+    /// `sizes`: the size of each record, if all are known.
     pub fn new(out: &'a mut [u8], count: usize, sizes: Option<&[u64]>) -> Result<Self> {
         let ends = bytes::list("places of records", count as u64)?;
         let mut buffer = OneBuffer { out, ends, loose: Vec::new() };
@@ -157,14 +157,14 @@ impl<'a> OneBuffer<'a> {
         }
         if end > self.out.len() as u64 {
             return Err(Error::argument(format!(
-                "the buffer has {} bytes, the records need {end}",
+                "the buffer is too small: it has {} bytes, and the records need {end}",
                 self.out.len()
             )));
         }
         Ok(())
     }
 
-    /// Where each record ends in the buffer.
+    /// Returns where each record ends in the buffer.
     pub fn finish(mut self) -> Result<Vec<usize>> {
         if !self.loose.is_empty() {
             let loose = std::mem::take(&mut self.loose);
@@ -184,9 +184,9 @@ impl Deliver for OneBuffer<'_> {
         if !self.loose.is_empty() {
             return Deliver::reserve(&mut self.loose, wanted);
         }
-        // Places in any order out of one buffer: cut off from its front in order of position.
+        // Slices of one buffer, wanted in any order: split them off its front, in order of position.
         let mut order: Vec<usize> = (0..wanted.len()).collect();
-        // They come in order, unless records share chunks.
+        // `wanted` is sorted unless records share chunks.
         if !wanted.is_sorted_by_key(|(position, _)| *position) {
             order.sort_unstable_by_key(|&i| wanted[i].0);
         }
@@ -199,8 +199,8 @@ impl Deliver for OneBuffer<'_> {
                 return Err(Error::format("a record's size differs from the table's"));
             }
             let (_, from) = rest.split_at_mut(begin - at);
-            let (place, behind) = from.split_at_mut(size);
-            (places[i], rest, at) = (place, behind, begin + size);
+            let (place, after) = from.split_at_mut(size);
+            (places[i], rest, at) = (place, after, begin + size);
         }
         Ok(places)
     }

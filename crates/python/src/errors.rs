@@ -1,4 +1,4 @@
-//! Core errors as the exceptions of `anyrecord.errors`, with all that they know.
+//! Converts core errors to the exceptions of `anyrecord.errors`, with all their attributes.
 
 use crate::gil::{self, Kept};
 use anyrecord::{Error, Kind};
@@ -7,35 +7,35 @@ use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 use std::io::ErrorKind;
 
-/// A core error on its way to Python. `?` turns one into a `PyErr`.
+/// A core error that `?` converts to a `PyErr`.
 pub struct Failure(pub Error);
 
 impl From<Failure> for PyErr {
     fn from(failure: Failure) -> PyErr {
-        // Making an exception runs Python code.
+        // Constructing an exception runs Python code.
         gil::call_here(|py| exception(py, failure.0).unwrap_or_else(|e| e))
     }
 }
 
-/// A Python error on its way through the core; it comes out as it went in, unless it would be taken for an end.
+/// Wraps a Python error as a core error. It is converted back unchanged, except for a `StopIteration`.
 pub fn external(error: PyErr) -> Error {
-    let error = gil::attach(|py| not_an_end(py, error));
+    let error = gil::attach(|py| no_stop_iteration(py, error));
     Error::new(Kind::External(Box::new(Kept::new(error))), "a Python object failed")
 }
 
-/// An error of a caller's object or function. A `StopIteration` of theirs would end a loop over the records in silence;
-/// it is a `RuntimeError`, as it is in a generator.
-pub fn not_an_end(py: Python<'_>, error: PyErr) -> PyErr {
+/// Replaces a `StopIteration` of a user's object or function by a `RuntimeError`, as a generator does. It would end a
+/// loop over the records without an error.
+pub fn no_stop_iteration(py: Python<'_>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyStopIteration>(py) {
         return error;
     }
     let made = || -> PyResult<PyErr> {
-        let make = py.import("anyrecord._calls")?.getattr("not_an_end")?;
+        let make = py.import("anyrecord._calls")?.getattr("stop_iteration_error")?;
         Ok(PyErr::from_value(make.call1((error.value(py),))?))
     };
-    let told = made().unwrap_or_else(|failed| failed);
-    told.set_cause(py, Some(error));
-    told
+    let replaced = made().unwrap_or_else(|failed| failed);
+    replaced.set_cause(py, Some(error));
+    replaced
 }
 
 fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
@@ -64,7 +64,7 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     Ok(PyErr::from_value(value))
 }
 
-/// The Python error inside, as it went in; with a note where the core knows which record it was about.
+/// The wrapped Python error. If the core knows the record, a note on the error names it.
 fn inner(py: Python<'_>, error: Error) -> PyErr {
     let text = error.to_string();
     let note = error
@@ -76,7 +76,7 @@ fn inner(py: Python<'_>, error: Error) -> PyErr {
             Ok(error) => {
                 let error = error.into_inner();
                 if let Some(note) = note.filter(|_| error.is_instance_of::<PyException>(py)) {
-                    // Without the note the error is still the right one.
+                    // The note is optional: ignore a failure to add it.
                     let _ = add_note(py, &error, &note);
                 }
                 error
@@ -91,16 +91,16 @@ fn add_note(py: Python<'_>, error: &PyErr, note: &str) -> PyResult<()> {
     py.import("anyrecord._calls")?.getattr("add_note")?.call1((error.value(py), note)).map(drop)
 }
 
-/// `OSError(errno, text, path)`, from which Python itself makes the right subclass.
+/// `OSError(errno, text, path)`. Python chooses the subclass from the errno.
 fn os_error(error: &Error) -> PyErr {
     let Kind::Io(io) = error.kind() else { return PyOSError::new_err(error.to_string()) };
     let text = error.to_string();
     let path = error.file().map(str::to_owned);
-    // The path is an attribute of its own, and Python prints it behind the text.
+    // Python prints the path attribute after the text, so the path is removed from the text.
     let text =
         path.as_ref().map_or_else(|| text.clone(), |path| text.replacen(&format!(" in {path}"), "", 1));
     match (io.raw_os_error(), path) {
-        // Such a number is not an errno there; Python finds the errno that belongs to it.
+        // On Windows the code is not an errno. Python finds the matching errno if the code is the fourth argument.
         (Some(code), path) if cfg!(windows) => PyOSError::new_err((0, text, path, code)),
         (code, Some(path)) => PyOSError::new_err((code.unwrap_or_else(|| errno_of(io.kind())), text, path)),
         (code, None) => PyOSError::new_err((code.unwrap_or_else(|| errno_of(io.kind())), text)),

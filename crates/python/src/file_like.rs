@@ -1,9 +1,9 @@
 //! Python file objects as storage and as output.
 //!
-//! The core calls these detached from Python. The lock is taken while detached, and only then the GIL, so that no
-//! thread ever holds the GIL while it waits for the lock.
+//! The core calls these without the GIL. They take the lock first and then the GIL, so no thread holds the GIL while it
+//! waits for the lock.
 
-use crate::errors::{external, not_an_end};
+use crate::errors::{external, no_stop_iteration};
 use crate::gil::{self, Kept};
 use crate::owned::Owned;
 use anyrecord::Cx;
@@ -16,7 +16,7 @@ use pyo3::types::PyBytes;
 
 fn name_of(object: &Bound<'_, PyAny>) -> String {
     let name = object.getattr("name").and_then(|name| name.extract::<String>());
-    // Not its `repr`: that holds an address, and errors and names should be the same in every process.
+    // Not its `repr`, which contains an address: names should be the same in every process.
     name.unwrap_or_else(|_| {
         object.get_type().name().map_or("<file object>".into(), |t| format!("<{t} object>"))
     })
@@ -38,7 +38,7 @@ fn is_seekable(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// A Python file object that is read from.
 pub struct FileLike {
-    /// One position belongs to the object, so one reader at a time may move it.
+    /// The object has one position, so only one reader at a time may move it.
     object: Owned<Kept<Py<PyAny>>>,
     name: String,
     size: u64,
@@ -47,7 +47,7 @@ pub struct FileLike {
 
 impl FileLike {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        gil::call(object.py(), || Self::over(object)).map_err(|error| not_an_end(object.py(), error))
+        gil::call(object.py(), || Self::over(object)).map_err(|error| no_stop_iteration(object.py(), error))
     }
 
     fn over(object: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -59,11 +59,13 @@ impl FileLike {
         }
         if !is_seekable(object)? {
             return Err(PyValueError::new_err(
-                "records are read by number, so the file object must be able to seek",
+                "the file object cannot seek, which random access needs; pass a path, or the bytes of the file",
             ));
         }
         if object.call_method1("read", (0,))?.cast::<PyBytes>().is_err() {
-            return Err(PyTypeError::new_err("the file object gives text, not bytes; open it in mode 'rb'"));
+            return Err(PyTypeError::new_err(
+                "the file object returns text, not bytes; open it in mode 'rb'",
+            ));
         }
         object.call_method1("seek", (0, 2))?;
         let size = object.call_method0("tell")?.extract()?;
@@ -101,7 +103,7 @@ impl Storage for FileLike {
                 }
                 if piece.len() > out.len() - done {
                     return Err(PyValueError::new_err(format!(
-                        "read returned {} bytes where {} were asked for",
+                        "read() of the file object returned {} bytes, more than the {} that were requested",
                         piece.len(),
                         out.len() - done
                     )));
@@ -130,13 +132,13 @@ pub struct FileLikeOutput {
     object: Kept<Py<PyAny>>,
     name: String,
     position: u64,
-    /// Where the object stood at the beginning, if it can seek.
+    /// The position of the object at the beginning, if it can seek.
     base: Option<u64>,
 }
 
 impl FileLikeOutput {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        gil::call(object.py(), || Self::over(object)).map_err(|error| not_an_end(object.py(), error))
+        gil::call(object.py(), || Self::over(object)).map_err(|error| no_stop_iteration(object.py(), error))
     }
 
     fn over(object: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -150,7 +152,7 @@ impl FileLikeOutput {
         if object.is_instance(&io.getattr("TextIOBase")?)? {
             return Err(PyTypeError::new_err("the file object takes text, not bytes; open it in mode 'wb'"));
         }
-        // In append mode every write goes to the end, wherever the position is.
+        // In append mode every write goes to the end, whatever the position is.
         let mode = object.getattr("mode").and_then(|mode| mode.extract::<String>()).unwrap_or_default();
         let base = if !mode.contains('a') && is_seekable(object)? {
             Some(object.call_method0("tell")?.extract()?)
@@ -166,14 +168,14 @@ impl FileLikeOutput {
     }
 }
 
-/// Writes all of `bytes`, also where the object takes them in pieces.
+/// Writes all of `bytes`, even if the object accepts only a part of them in each call.
 fn write_all(object: &Bound<'_, PyAny>, mut bytes: &[u8]) -> PyResult<()> {
     while !bytes.is_empty() {
         let written = object.call_method1("write", (PyBytes::new(object.py(), bytes),))?;
         let written = match written.is_none() {
-            // To a raw file it means that nothing could be written now; many other objects mean all of it.
+            // A raw file returns None if it would block. Many other objects return None after they wrote everything.
             true if object.is_instance(&object.py().import("io")?.getattr("RawIOBase")?)? => {
-                // Its number differs between systems.
+                // The number of EAGAIN differs between systems.
                 let number = object.py().import("errno")?.getattr("EAGAIN")?.unbind();
                 return Err(PyBlockingIOError::new_err((
                     number,
@@ -184,7 +186,10 @@ fn write_all(object: &Bound<'_, PyAny>, mut bytes: &[u8]) -> PyResult<()> {
             false => written.extract::<usize>()?,
         };
         if written == 0 || written > bytes.len() {
-            return Err(PyValueError::new_err(format!("write returned {written} for {} bytes", bytes.len())));
+            return Err(PyValueError::new_err(format!(
+                "write() of the file object returned {written} for {} bytes; it must return how many it wrote",
+                bytes.len()
+            )));
         }
         bytes = &bytes[written..];
     }

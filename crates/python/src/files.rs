@@ -17,10 +17,10 @@ use pyo3::types::PyDict;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Progress is told, and Ctrl-C heard, once in this many bytes.
+/// Progress is reported, and Ctrl-C checked, once in this many bytes.
 const STEP: u64 = 8 << 20;
 
-/// Ranges of records: `(first, record behind the last or None)` each.
+/// Ranges of records: `(first, end or None)` of each. The end is not included.
 type Parts = Vec<(u64, Option<u64>)>;
 
 fn verify<'py>(
@@ -30,12 +30,12 @@ fn verify<'py>(
     opening: &Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (size, mut told) = (storage.len(), 0);
+    let (size, mut reported) = (storage.len(), 0);
     let mut step = |reached: u64| {
-        if reached < told + STEP && reached < size {
+        if reached < reported + STEP && reached < size {
             return Ok(());
         }
-        told = reached;
+        reported = reached;
         gil::attach(|py| {
             py.check_signals()?;
             progress.as_ref().map_or(Ok(()), |call| call.call1(py, (reached, size)).map(drop))

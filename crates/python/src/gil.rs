@@ -1,23 +1,23 @@
-//! The interpreter's lock (GIL): the only place where this crate gives it away and takes it back.
+//! The interpreter's lock (GIL). This is the only module of the crate that releases and acquires it.
 //!
 //! When the interpreter exits, daemon threads are still running. Before Python 3.14, a thread that asks for the GIL
 //! then is ended by `pthread_exit`, which unwinds its stack. If there is a Rust function on the stack, that aborts the
-//! process. So there is a gate in front of the GIL. It is closed at exit, by a callback of `atexit`:
+//! process. So there is a gate in front of the GIL. A callback of `atexit` closes it:
 //!
 //! ```text
-//! detached thread --> gate --> waits for the GIL --> Python code --> gives the GIL away
+//! detached thread --> gate --> waits for the GIL --> Python code --> releases the GIL
 //!                      |       \_________________ counted in INSIDE ________________/
 //!                      `--> closed: sleeps until the process ends
 //! ```
 //!
-//! The callback waits, without the GIL, until all threads that passed the gate have come out again. After that no
-//! thread but the one that exits asks for the GIL with a Rust function on its stack.
+//! The callback waits, without the GIL, until all threads that passed the gate have left it again. After that, only
+//! the exiting thread asks for the GIL with a Rust function on its stack.
 //!
-//! | a function of ours | uses |
+//! | a function of this crate that | uses |
 //! |---|---|
-//! | gives the GIL away for a while | [`detach`] |
-//! | needs it in between | [`attach`] |
-//! | has it, and calls Python code that may give it away | [`call`], [`call_here`], in a loop [`Calling`] |
+//! | releases the GIL for a while | [`detach`] |
+//! | needs the GIL inside [`detach`] | [`attach`] |
+//! | has the GIL, and calls Python code that may release it | [`call`], [`call_here`], in a loop [`Calling`] |
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -34,18 +34,18 @@ use std::time::{Duration, Instant};
 
 /// Set when the interpreter exits: the gate is closed.
 static IS_EXITING: AtomicBool = AtomicBool::new(false);
-/// The thread that exits. For that one the gate stays open.
+/// The thread that exits. The gate stays open for this thread.
 static EXITING_THREAD: AtomicU64 = AtomicU64::new(0);
 /// Threads that wait for the GIL, or are inside Python code that a Rust function called.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 
 /// How long the exit waits for Python code that Rust functions called. A file object may wait for a network.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it listens for Ctrl-C meanwhile.
-const LISTEN: Duration = Duration::from_millis(50);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it checks for Ctrl-C during that time.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 thread_local! {
-    /// How often this thread is in `INSIDE`: Python code that a Rust function called may call another one.
+    /// How often `INSIDE` counts this thread: Python code that a Rust function called may call another one.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -58,7 +58,7 @@ pub fn this_thread() -> u64 {
     NUMBER.with(|number| *number)
 }
 
-/// Whether the interpreter is exiting. Threads that sleep at the gate keep the locks that they have.
+/// Whether the interpreter is exiting. Threads that sleep at the gate never release the locks that they hold.
 pub fn is_exiting() -> bool {
     IS_EXITING.load(SeqCst)
 }
@@ -70,8 +70,8 @@ fn is_closed() -> bool {
 
 /// Never returns: the process is about to end. The thread must not have the GIL.
 #[cold]
-fn sleep_for_ever() -> ! {
-    // Nobody has to wait for this thread any more.
+fn sleep_forever() -> ! {
+    // The exit no longer has to wait for this thread.
     INSIDE.fetch_sub(OWN.get(), SeqCst);
     loop {
         std::thread::park();
@@ -80,7 +80,7 @@ fn sleep_for_ever() -> ! {
 
 /// One passage through the gate.
 struct Passage {
-    /// Whether it is counted in `OWN`.
+    /// Whether `OWN` counts it.
     is_noted: bool,
     generation: u64,
 }
@@ -88,11 +88,11 @@ struct Passage {
 impl Passage {
     /// Passes the gate. The thread must not have the GIL.
     fn enter() -> Self {
-        // Counted first, then the look at the gate; the exit closes the gate first and then looks at the count.
+        // Count first, then check the gate. The exit closes the gate first and then reads the count.
         INSIDE.fetch_add(1, SeqCst);
         if is_closed() {
             INSIDE.fetch_sub(1, SeqCst);
-            sleep_for_ever();
+            sleep_forever();
         }
         Passage { is_noted: false, generation: anyrecord::process::generation() }
     }
@@ -102,12 +102,12 @@ impl Passage {
         INSIDE.fetch_add(1, SeqCst);
         if is_closed() {
             INSIDE.fetch_sub(1, SeqCst);
-            py.detach(|| sleep_for_ever());
+            py.detach(|| sleep_forever());
         }
         Passage { is_noted: false, generation: anyrecord::process::generation() }.noted()
     }
 
-    /// For a passage in which Python code may call functions of ours.
+    /// For a passage in which Python code may call functions of this crate.
     fn noted(mut self) -> Self {
         self.is_noted = true;
         OWN.set(OWN.get() + 1);
@@ -117,7 +117,7 @@ impl Passage {
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        // Not counted in a child that was forked meanwhile (`forked`).
+        // In a child that was forked in the meantime, the counts were reset (`forked`).
         if self.generation != anyrecord::process::generation() {
             return;
         }
@@ -130,7 +130,7 @@ impl Drop for Passage {
 
 /// Calls `act` without the GIL.
 pub fn detach<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
-    // The passage ends when this thread has the GIL again.
+    // `_passage` is dropped after this thread has acquired the GIL again.
     let (result, _passage) = py.detach(|| (act(), Passage::enter()));
     result
 }
@@ -147,7 +147,7 @@ pub fn call<T>(py: Python<'_>, act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// [`call`] without the token that says that the thread has the GIL.
+/// [`call`] for a function that has no `Python` token.
 pub fn call_here<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
     Python::attach(|py| call(py, || act(py)))
 }
@@ -158,12 +158,12 @@ pub struct Calling {
 }
 
 impl Calling {
-    /// Before the loop.
+    /// Call it before the loop.
     pub fn new(py: Python<'_>) -> Self {
         Calling { passage: Some(Passage::enter_attached(py)) }
     }
 
-    /// In each round: lets the exit go on, if there is one.
+    /// Call it in each iteration. If the interpreter exits, it stops this thread, so the exit can proceed.
     #[inline]
     pub fn check(&mut self, py: Python<'_>) {
         if IS_EXITING.load(Relaxed) {
@@ -173,10 +173,10 @@ impl Calling {
     }
 }
 
-/// Something of Python's that may be dropped by a thread without the GIL: it is taken for that.
+/// A Python object that a thread may drop without holding the GIL. The drop acquires the GIL.
 ///
-/// PyO3 would put it into a list instead, under a lock. A fork in another thread at that moment would leave the lock
-/// closed in the child, for ever.
+/// PyO3 would instead append the object to a list, under a lock. If another thread forked at that moment, the lock
+/// would stay locked in the child forever.
 #[derive(Debug)]
 pub struct Kept<T>(ManuallyDrop<T>);
 
@@ -216,9 +216,9 @@ impl<T: Error> Error for Kept<T> {}
 
 impl<T> Drop for Kept<T> {
     fn drop(&mut self) {
-        // While the interpreter exits, objects are left alone: the process gives all memory back.
+        // While the interpreter exits, objects are leaked: the system frees the memory of the process.
         if !is_exiting() {
-            // A thread that has the GIL already is not stopped here with it: the gate is closed by whoever has it.
+            // If this thread already holds the GIL, it cannot stop at the gate here: closing the gate needs the GIL.
             let _passage = Passage::enter().noted();
             // SAFETY: dropped once, here, and not used afterwards.
             Python::attach(|_| unsafe { ManuallyDrop::drop(&mut self.0) });
@@ -226,16 +226,16 @@ impl<T> Drop for Kept<T> {
     }
 }
 
-/// Closes the gate, and waits until everybody has come out. Called by `atexit`.
+/// Closes the gate, and waits until all threads have left it. Called by `atexit`.
 #[pyfunction]
 fn close_gate(py: Python<'_>) -> PyResult<()> {
     EXITING_THREAD.store(this_thread(), SeqCst);
     IS_EXITING.store(true, SeqCst);
     let (own, start) = (OWN.get(), Instant::now());
-    while INSIDE.load(SeqCst) > own && start.elapsed() < PATIENCE {
+    while INSIDE.load(SeqCst) > own && start.elapsed() < EXIT_TIMEOUT {
         py.detach(|| {
-            let listened = Instant::now();
-            while INSIDE.load(SeqCst) > own && listened.elapsed() < LISTEN {
+            let checked = Instant::now();
+            while INSIDE.load(SeqCst) > own && checked.elapsed() < SIGNAL_INTERVAL {
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
@@ -244,13 +244,14 @@ fn close_gate(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// To be called in a forked child: the other threads are gone.
+/// Call it in a forked child, where the other threads do not exist.
 pub fn forked() {
     OWN.set(0);
     INSIDE.store(0, SeqCst);
 }
 
-/// Has the gate closed when the interpreter exits. The end of a sub-interpreter is not the end of the process.
+/// Registers `close_gate` to run when the interpreter exits. A sub-interpreter can end before the process does, so it
+/// does not register.
 pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
     const MAIN: i64 = 0;
     let py = module.py();
@@ -259,7 +260,8 @@ pub fn install(module: &Bound<'_, PyModule>) -> PyResult<()> {
     if interpreter == MAIN {
         py.import("atexit")?.call_method1("register", (wrap_pyfunction!(close_gate, module)?,))?;
     }
-    // PyO3 runs an initialiser, under a lock, when the GIL is first taken in this way. It is over when threads fork.
+    // The first time the GIL is acquired in this way, PyO3 runs an initialiser under a lock. Run it now, before a
+    // thread can fork while another one holds that lock.
     detach(py, || attach(|_| ()));
     Ok(())
 }

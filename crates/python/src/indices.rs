@@ -1,6 +1,6 @@
-//! What Python indexes with, as positions.
+//! Converts the indices that Python passes to positions.
 
-use crate::errors::{Failure, not_an_end};
+use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use anyrecord::bytes;
 use pyo3::buffer::{Element, PyBuffer};
@@ -9,10 +9,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PyString};
 
-/// What errors call a list of positions.
+/// The name of a list of positions in error messages.
 const NUMBERS: &str = "a list of record numbers";
 
-/// A Python index as a position: negative ones count from the end.
+/// Converts a Python index to a position. A negative index counts from the end.
 pub fn position(index: i64, len: u64) -> PyResult<u64> {
     let position = if index < 0 { i128::from(index) + i128::from(len) } else { i128::from(index) };
     u64::try_from(position).ok().filter(|p| *p < len).ok_or_else(|| out_of_range(index, len))
@@ -22,7 +22,7 @@ fn out_of_range(index: impl std::fmt::Display, len: u64) -> PyErr {
     PyIndexError::new_err(format!("record {index} is out of range: there are {len} records"))
 }
 
-/// One index: an `int`, or anything with `__index__`. None: it is neither.
+/// Converts one index: an `int`, or anything with `__index__`. None if it is neither.
 #[inline]
 pub fn one(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
     if let Some(index) = small_int(key)
@@ -33,21 +33,21 @@ pub fn one(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
     one_of_any_kind(key, len)
 }
 
-/// The value of an `int` that is neither negative nor large: the index that nearly everybody uses, asked for without
-/// the detours that other kinds need.
+/// The value of an `int` that fits into `i64` and is not negative. This is the fast path: nearly all indices are such.
 #[inline]
 fn small_int(key: &Bound<'_, PyAny>) -> Option<i64> {
     if !key.is_exact_instance_of::<PyInt>() {
         return None;
     }
     let mut overflow = 0;
-    // SAFETY: an `int` and a place for the flag; nothing is raised for one that is too large, the flag tells.
+    // SAFETY: the arguments are an `int` and a place for the flag. A number that is too large sets the flag and raises
+    // nothing.
     let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(key.as_ptr(), &mut overflow) };
     (overflow == 0 && value >= 0).then_some(value)
 }
 
 fn one_of_any_kind(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
-    // A tensor of one element can be an index, too. With a dimension it is a list of one, and a boolean is no number.
+    // A tensor of one element has `__index__`, too. With a dimension it is a list of one index. A boolean is refused.
     if has_length(key) {
         if key.len().is_ok() {
             return Ok(None);
@@ -58,23 +58,24 @@ fn one_of_any_kind(key: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<u64>> {
     }
     match key.extract::<i64>() {
         Ok(index) => position(index, len).map(Some),
-        // An integer of any size is an index, if a hopeless one.
+        // An integer that does not fit into `i64` is an index, too, and always out of range.
         Err(_) if key.is_instance_of::<PyInt>() => Err(out_of_range(key, len)),
         Err(error) if error.is_instance_of::<PyTypeError>(key.py()) => Ok(None),
-        Err(error) => Err(not_an_end(key.py(), error)),
+        Err(error) => Err(no_stop_iteration(key.py(), error)),
     }
 }
 
-/// Whether a length can be asked for. An array of no dimension and a numpy scalar are told apart by this, cheaply.
+/// Whether the type has a length. A cheap way to distinguish an array with zero dimensions from a numpy scalar.
 fn has_length(key: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the type of an object, and the number of a slot that every type has or has not.
+    // SAFETY: the arguments are the type of a live object and a valid slot number. An empty slot is null.
     unsafe { !ffi::PyType_GetSlot(key.get_type_ptr(), ffi::Py_mp_length).is_null() }
 }
 
-/// Indices that come one by one. Booleans are refused: a list of them is a mask, and would be taken for records 0 and 1.
+/// Indices that come one by one. Booleans are refused: a list of them is a mask, not the records 0 and 1.
 #[derive(Default)]
 struct Items {
-    /// The type of the last item that is no plain `int`, if all of that type are numbers. Never followed.
+    /// The type of the last item that is not a plain `int`, if all items of that type are numbers. The pointer is only
+    /// compared, never dereferenced.
     numbers: Option<*const ffi::PyTypeObject>,
 }
 
@@ -93,7 +94,7 @@ impl Items {
             if item.is_instance_of::<PyBool>() || is_of_booleans(item)? {
                 return Err(mask());
             }
-            // An array or a tensor may hold one boolean or one number, so each of them is looked at.
+            // An array or a tensor can hold one boolean or one number, so each of them is checked.
             self.numbers = if has_length(item) { None } else { Some(kind) };
         }
         one_of_any_kind(item, len)?.ok_or_else(|| wrong_type(item))
@@ -108,16 +109,16 @@ fn is_of_booleans(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 #[cold]
 fn mask() -> PyErr {
-    PyTypeError::new_err("booleans are not record numbers; for a mask, use numpy.flatnonzero(mask)")
+    PyTypeError::new_err("booleans are not record numbers; for a mask, pass numpy.flatnonzero(mask)")
 }
 
-/// Many indices: a list, a range, an array of integers, any iterable of what has `__index__`.
+/// Converts many indices: a list, a range, an array of integers, or any iterable of objects with `__index__`.
 pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     let mut items = Items::default();
     if let Ok(list) = keys.cast_exact::<PyList>() {
         let mut found = bytes::list(NUMBERS, list.len() as u64).map_err(Failure)?;
         for item in list {
-            // The list may grow while a caller's `__index__` runs.
+            // The list can grow while the `__index__` of a user's object runs.
             bytes::push(NUMBERS, &mut found, items.position(&item, len)?).map_err(Failure)?;
         }
         return Ok(found);
@@ -132,8 +133,7 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
         && let (Ok(start), Ok(step), Ok(count)) = (range.start(), range.step(), range.len())
     {
         let (start, step, count) = (start as i64, step as i64, count as i64);
-        // Where both ends are inside, so is everything between them; and an end that is outside is told before there is
-        // any memory for the others.
+        // If both ends are in range, so are all numbers between them. If not, raise before memory is allocated.
         let last = (i128::from(start) + i128::from(step) * i128::from(count - 1)) as i64;
         if count > 0 {
             position(start, len)?;
@@ -155,9 +155,9 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     }
     let mut calling = gil::Calling::new(keys.py());
     let each = keys.try_iter().map_err(|_| wrong_type(keys))?;
-    // A length is a claim of the object's; it saves growing, and is not believed beyond that.
-    let claim = keys.len().unwrap_or(0).min(1 << 16);
-    let mut found = bytes::list(NUMBERS, claim as u64).map_err(Failure)?;
+    // The length of a user's object can be wrong. It is only a hint for the first allocation.
+    let hint = keys.len().unwrap_or(0).min(1 << 16);
+    let mut found = bytes::list(NUMBERS, hint as u64).map_err(Failure)?;
     for item in each {
         calling.check(keys.py());
         bytes::push(NUMBERS, &mut found, items.position(&item?, len)?).map_err(Failure)?;
@@ -165,7 +165,7 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     Ok(found)
 }
 
-/// An array of integers, taken whole without a Python object for each.
+/// Converts an array of integers at once, without a Python object for each.
 fn buffer(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
     macro_rules! try_as {
         ($($integer:ty),*) => { $(
@@ -177,11 +177,11 @@ fn buffer(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
             }
         )* };
     }
-    // A failed request for a buffer costs an exception, so things that have none are sorted out first.
+    // A failed request for a buffer raises an exception, which is slow. So ask only objects that look like arrays.
     if keys.hasattr("__array_interface__")? || keys.hasattr("itemsize")? {
         try_as!(i64, i32, u64, u32, i16, u16, i8, u8);
     }
-    // Also of PyTorch, whose tensors are no buffers.
+    // This includes PyTorch's tensors, which are not buffers.
     if is_of_booleans(keys)? { Err(mask()) } else { Ok(None) }
 }
 
@@ -190,12 +190,13 @@ fn elements<T: Element + Default>(
     to_position: impl Fn(T) -> PyResult<u64>,
 ) -> PyResult<Option<Vec<u64>>> {
     match PyBuffer::<T>::get(keys) {
-        // Numbers in the other byte order are taken one by one, which puts them right.
+        // Numbers in big-endian order are converted one by one, by Python, which swaps their bytes.
         Ok(buffer) if buffer.format().to_bytes().first().is_some_and(|order| b">!".contains(order)) => {
             Ok(None)
         }
         Ok(buffer) if buffer.dimensions() == 1 => {
-            // An array may say the same number a billion times and take no memory for it.
+            // The count of a broadcast array can be huge although the array takes little memory. So the allocations
+            // must be able to fail.
             let count = buffer.item_count();
             let mut values = bytes::list(NUMBERS, count as u64).map_err(Failure)?;
             let mut found = bytes::list(NUMBERS, count as u64).map_err(Failure)?;
@@ -207,7 +208,7 @@ fn elements<T: Element + Default>(
             Ok(Some(found))
         }
         Ok(buffer) => Err(PyTypeError::new_err(format!(
-            "an array of record numbers has one dimension, not {}",
+            "an array of record numbers must have one dimension, not {}",
             buffer.dimensions()
         ))),
         Err(_) => Ok(None),

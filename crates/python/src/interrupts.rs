@@ -1,4 +1,4 @@
-//! Ctrl-C, heard while the core works.
+//! Ctrl-C: checks for signals while the core works.
 
 use crate::errors::external;
 use crate::gil;
@@ -7,13 +7,13 @@ use anyrecord::{Cx, Stop};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Signals are looked for about this often. Taking the GIL more often would keep other threads from their work.
-const LISTEN: Duration = Duration::from_millis(50);
+/// How often to check for signals. Acquiring the GIL more often would slow other threads down.
+pub const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Stops a call of the core when a Python signal handler raises, as Ctrl-C does.
 #[derive(Default)]
 pub struct Interrupts {
-    /// When signals were looked for last; none before the first check, so that a short call does not ask for the time.
+    /// When signals were checked last. None before the first call of `check`.
     last: Cell<Option<Instant>>,
 }
 
@@ -21,7 +21,7 @@ impl Stop for Interrupts {
     fn check(&self) -> anyrecord::Result<()> {
         let now = Instant::now();
         match self.last.get() {
-            Some(last) if now.duration_since(last) >= LISTEN => {
+            Some(last) if now.duration_since(last) >= SIGNAL_INTERVAL => {
                 self.last.set(Some(now));
                 gil::attach(|py| py.check_signals()).map_err(external)
             }

@@ -1,6 +1,6 @@
-//! The iterator of `Records`: reads ahead in batches, so that each record costs little more than handing it over.
+//! The iterator of `Records`. It reads ahead in batches, which makes each record cheap.
 
-use crate::errors::{Failure, not_an_end};
+use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use crate::interrupts::with_cx;
 use crate::owned::{Held, Owned};
@@ -13,37 +13,37 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::Arc;
 
-/// How far it reads ahead at the most, in records and (about) in bytes: what stays in the processor's cache until it
-/// is handed over, and is enough work for several threads where it has to be decompressed.
+/// The largest batch that is read ahead, in records and in (approximate) bytes. It fits into the processor's cache
+/// until it is delivered, and is enough work for several threads if it has to be decompressed.
 const MOST: (u64, u64) = (512, 1 << 20);
-/// The same where records share chunks, which are decompressed whole, and this is several of them: one alone would be
-/// work for only one thread.
+/// The largest batch if records share chunks. A chunk is decompressed whole by one thread, so several threads need a
+/// batch of several chunks.
 const MOST_GROUPED: (u64, u64) = (4096, 8 << 20);
-/// How far a cold file is asked for ahead of that, in records and (about) in bytes.
-const FORESEEN_RECORDS: u64 = 4096;
-const FORESEEN_BYTES: u64 = 8 << 20;
+/// How far ahead of the batch a file that is not in the page cache is prefetched, in records and (approximate) bytes.
+const PREFETCH_RECORDS: u64 = 4096;
+const PREFETCH_BYTES: u64 = 8 << 20;
 
 struct IteratorState {
     /// The next position to read.
     next: u64,
-    /// Records that are read but not handed over, the next one last.
+    /// Records that were read and not delivered yet, in reverse order.
     ready: Vec<Py<PyBytes>>,
-    /// How many records to read next time: grows, so that a look at the first one does not read a thousand.
+    /// How many records to read next time. It grows, so asking for only the first record does not read a thousand.
     ahead: u64,
-    /// Up to here records are read one by one, because reading them together failed.
+    /// Records before this position are read one by one, because reading them in a batch failed.
     singly: u64,
-    /// Up to here they were asked for ahead.
-    foreseen: u64,
+    /// Records before this position were prefetched.
+    prefetched: u64,
 }
 
 impl IteratorState {
-    /// Nothing is read yet.
+    /// The state at a position, with nothing read yet.
     fn at(position: u64) -> Self {
-        IteratorState { next: position, ready: Vec::new(), ahead: 8, singly: 0, foreseen: 0 }
+        IteratorState { next: position, ready: Vec::new(), ahead: 8, singly: 0, prefetched: 0 }
     }
 }
 
-/// Iterates over records, reading ahead. Made by `iter()` and `resume`.
+/// Iterates over records and reads ahead. `iter()` and `resume` return one.
 #[pyclass(frozen, module = "anyrecord._core")]
 pub struct RecordsIterator {
     reader: Arc<Reader>,
@@ -75,11 +75,11 @@ impl RecordsIterator {
                 let (most_records, most_bytes) = if is_worth_it { MOST_GROUPED } else { MOST };
                 state.ahead = (2 * state.ahead).min(most_records).min(most_bytes / mean).max(1);
                 state.next = until;
-                self.foresee(py, state, mean);
+                self.prefetch(py, state, mean);
             }
-            // Not about a record, but what a signal handler raised. Nothing is lost, the next call tries again.
+            // A signal handler raised this error, not a record. Nothing is lost: the next call tries again.
             Err(error) if !is_about_a_record(py, &error) => return Err(error),
-            // The good records before a bad one are handed over first.
+            // Read the records one by one, to deliver the good records before the bad one.
             Err(_) if count > 1 => state.singly = until,
             Err(error) => {
                 state.next = until;
@@ -91,15 +91,15 @@ impl RecordsIterator {
 }
 
 impl RecordsIterator {
-    /// Asks for what comes next, if reads have been cold lately: the disk works while the records before it are used.
-    fn foresee(&self, py: Python<'_>, state: &mut IteratorState, mean: u64) {
-        let distance = FORESEEN_RECORDS.min(FORESEEN_BYTES / mean);
-        // Half of the distance is asked for at a time, so that it is asked for in large pieces.
-        if self.reader.is_warm() || state.foreseen >= state.next + distance / 2 {
+    /// Prefetches the next records if recent reads missed the page cache. The disk works while the user's code runs.
+    fn prefetch(&self, py: Python<'_>, state: &mut IteratorState, mean: u64) {
+        let distance = PREFETCH_RECORDS.min(PREFETCH_BYTES / mean);
+        // Prefetch at least half of the distance at a time, so requests are large.
+        if self.reader.is_warm() || state.prefetched >= state.next + distance / 2 {
             return;
         }
-        let (from, until) = (state.foreseen.max(state.next), self.view.len().min(state.next + distance));
-        state.foreseen = until;
+        let (from, until) = (state.prefetched.max(state.next), self.view.len().min(state.next + distance));
+        state.prefetched = until;
         if from < until {
             gil::detach(py, || {
                 let mut positions: Vec<u64> = (from..until).collect();
@@ -110,7 +110,7 @@ impl RecordsIterator {
     }
 }
 
-/// Whether an error came from the file, so that other records may be readable.
+/// Whether an error came from the file. Then other records may still be readable.
 fn is_about_a_record(py: Python<'_>, error: &PyErr) -> bool {
     let ours = || py.import("anyrecord.errors")?.getattr("RecordError");
     error.is_instance_of::<PyOSError>(py) || ours().is_ok_and(|class| error.is_instance(py, &class))
@@ -123,7 +123,7 @@ impl RecordsIterator {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        self.next(py).map_err(|error| not_an_end(py, error))
+        self.next(py).map_err(|error| no_stop_iteration(py, error))
     }
 
     fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -131,7 +131,7 @@ impl RecordsIterator {
         Ok((self.view.len() - state.next) as usize + state.ready.len())
     }
 
-    /// Where it is: the position of the next record to be handed over, whatever was read ahead.
+    /// Returns the state: the position of the next record to deliver, whatever was read ahead.
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.state(py)?;
         let dict = PyDict::new(py);
@@ -141,7 +141,7 @@ impl RecordsIterator {
         Ok(dict)
     }
 
-    /// Continues at the position of a state; one of another view is a ValueError, and changes nothing.
+    /// Continues at the position of a state. A state of another view raises ValueError and changes nothing.
     fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let check = py.import("anyrecord._iteration")?.getattr("position_of")?;
         let fingerprint = fingerprint_of(&self.reader, &self.view);

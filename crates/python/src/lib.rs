@@ -1,13 +1,14 @@
-//! `anyrecord._core`: the Rust core as a Python extension. Thin: convert, release the GIL, call, map the error.
+//! `anyrecord._core`: the Rust core as a Python extension. Each function converts its arguments, releases the GIL,
+//! calls the core, and converts the result or error.
 //!
 //! | file | what |
 //! |---|---|
 //! | `errors` | core errors as Python exceptions |
-//! | `interrupts` | Ctrl-C, heard while the core works |
-//! | `indices` | what Python indexes with, as record numbers |
-//! | `gil` | the only place where the interpreter's lock is given away and taken back |
+//! | `interrupts` | Ctrl-C: checks for signals while the core works |
+//! | `indices` | converts indices to record numbers |
+//! | `gil` | the only place where the interpreter's lock is released and acquired |
 //! | `numbers` | whole numbers as arguments |
-//! | `deliver` | where records go: `bytes` objects, or one buffer of the caller's |
+//! | `deliver` | the destinations of records: `bytes` objects, or one buffer of the user |
 //! | `opening` | paths and objects as a `Source` |
 //! | `views` | shuffled, concatenated and mixed sources |
 //! | `order` | `Permutation` |
@@ -15,9 +16,9 @@
 //! | `iteration` | its iterator |
 //! | `writer` | `Writer` |
 //! | `publishing` | sets of files that are published together |
-//! | `owned` | a lock that neither a fork nor a caller's object can hang |
+//! | `owned` | a lock that does not deadlock after a fork or in a user's file object |
 //! | `file_like` | Python file objects as storage and output |
-//! | `files` | `info` and `verify` |
+//! | `files` | `verify` |
 //! | `convert` | `convert` and `build_index` |
 
 mod convert;
@@ -48,7 +49,7 @@ fn after_fork() {
     gil::forked();
 }
 
-/// Tells that this process was started to work for another one.
+/// Marks this process as a worker process.
 #[pyfunction]
 fn set_worker() {
     anyrecord::process::set_worker();
@@ -60,13 +61,13 @@ fn formats() -> Vec<&'static str> {
     anyrecord::format::detect::FORMATS.iter().map(|f| f.name).collect()
 }
 
-/// The format that a path's suffix stands for.
+/// The format that the suffix of a path chooses.
 #[pyfunction]
 fn format_of_suffix(path: PathBuf) -> Option<&'static str> {
     anyrecord::format::detect::by_suffix(&path.to_string_lossy()).map(|f| f.name)
 }
 
-/// Every suffix that stands for a format, with the format's name.
+/// Every suffix that chooses a format, with the name of the format.
 #[pyfunction]
 fn suffixes() -> Vec<(&'static str, &'static str)> {
     let formats = anyrecord::format::detect::FORMATS.iter();
@@ -77,7 +78,7 @@ fn suffixes() -> Vec<(&'static str, &'static str)> {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     anyrecord::process::prepare();
     gil::install(m)?;
-    // Its type is made now, under the GIL, and not by whichever thread comes first.
+    // Create the type now, not in the first thread that uses it.
     m.py().get_type::<deliver::InPlace>();
     m.add("DEBUG_BUILD", cfg!(debug_assertions))?;
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;

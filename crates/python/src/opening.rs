@@ -1,4 +1,4 @@
-//! From paths and objects to a `Source`: the files of a data set and a view of their records.
+//! Opens paths and objects as a `Source`: the files of a data set and a view of their records.
 
 use crate::errors::Failure;
 use crate::file_like::FileLike;
@@ -20,16 +20,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Opened files and a view of their records; what a `Records` is made from.
+/// Opened files and a view of their records. `Records` is built on it.
 #[pyclass(frozen, module = "anyrecord._core")]
 pub struct Source {
     pub reader: Arc<Reader>,
     pub view: View,
-    /// The Python object that [`Opening`] was read from, for the pickle of whatever is made from this.
+    /// The Python object that [`Opening`] was read from. A pickle of the records contains it.
     pub options: Py<PyAny>,
 }
 
-/// How to open: the attributes of `anyrecord._options.OpenOptions`.
+/// The attributes of `anyrecord._options.OpenOptions`.
 #[derive(FromPyObject)]
 pub struct Opening {
     pub format: Option<String>,
@@ -65,7 +65,7 @@ impl Opening {
     }
 }
 
-/// Calls `act` in the context of a call that opens files: with a budget of its own, and heard by Ctrl-C.
+/// Calls `act` in the context of a call that opens files: with a new budget, and interruptible by Ctrl-C.
 pub fn with_cx<T>(limits: &Limits, act: impl FnOnce(&Cx<'_>) -> T) -> T {
     let (files, stop) = (FileSet::new(limits), Interrupts::default());
     act(&Cx { budget: &Budget::new(limits, &files), stop: &stop })
@@ -78,7 +78,7 @@ fn source(shards: Vec<Arc<Shard>>, options: &Bound<'_, PyAny>) -> PyResult<Sourc
     Ok(Source { reader: Arc::new(reader), view, options: options.clone().unbind() })
 }
 
-/// Opens local files: `(path, first record, record behind the last or None)` each.
+/// Opens local files: `(path, first record, end or None)` of each. The end is not included.
 #[pyfunction]
 pub fn open_paths(
     py: Python<'_>,
@@ -98,7 +98,7 @@ pub fn open_paths(
 fn open_storage(py: Python<'_>, storage: Arc<dyn Storage>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
     let (format, reading) = (opening.format.as_deref(), opening.options());
-    // A copy: the storage is dropped with the GIL, because it may hold a Python object.
+    // A clone, so the last reference is dropped with the GIL: the storage may hold a Python object.
     let location = Location::Handed(storage.clone());
     let open = |cx: &Cx<'_>| Shard::open(location, RecordRange::default(), format, reading, cx);
     let shard = gil::detach(py, || with_cx(&reading.limits, open));
@@ -123,10 +123,10 @@ pub fn open_bytes(
     open_storage(py, Arc::new(Memory::new(name, bytes)), options)
 }
 
-/// What [`Source::files`] gave, as Python hands it back.
+/// An entry of [`Source::files`], as a pickle stores it.
 type SavedFile = (PathBuf, u64, u64, String);
 
-/// Builds a source from a pickle: nothing is opened before it is read from.
+/// Builds a source from a pickle. Files are opened when they are first read.
 #[pyfunction]
 pub fn restore(files: Vec<SavedFile>, view: Vec<i128>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
@@ -152,7 +152,7 @@ fn chunks_of(shard: &Shard, table: &dyn Table) -> anyrecord::Result<u64> {
 
 #[pymethods]
 impl Source {
-    /// How it was opened.
+    /// The options it was opened with.
     #[getter]
     fn options(&self, py: Python<'_>) -> Py<PyAny> {
         self.options.clone_ref(py)
@@ -163,7 +163,7 @@ impl Source {
         self.view.to_numbers()
     }
 
-    /// `(path or name, first record, records, format, absolute path if it is one)` of each file.
+    /// `(path or name, first record, records, format, absolute path)` of each file. The last is None if it has no path.
     fn files(&self) -> Vec<(OsString, u64, u64, String, Option<OsString>)> {
         let named = |s: &Shard| s.path().map_or_else(|| s.name().into(), |path| path.into());
         let shards = self.reader.shards().iter();
@@ -185,7 +185,7 @@ impl Source {
         Ok(found)
     }
 
-    /// `(path, warning)` of each file that is read in another way than was asked for.
+    /// `(path, warning)` of each file that is not read in the way that was asked for.
     fn storage_warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
         let mut found = Vec::new();
         for shard in self.reader.shards() {
@@ -198,8 +198,8 @@ impl Source {
         Ok(found)
     }
 
-    /// `(format, records, chunks, file bytes, record bytes, decoded bytes, codec, options)` of each file. Records and
-    /// chunks are those of the range that is meant.
+    /// `(format, records, chunks, file bytes, record bytes, decoded bytes, codec, options)` of each file. For a range,
+    /// records and chunks are those of the range.
     #[expect(clippy::type_complexity, reason = "unpacked at once by the one Python caller")]
     fn descriptions(
         &self,
@@ -216,7 +216,7 @@ impl Source {
         Ok(found)
     }
 
-    /// Gives everything back; reading is an error from now on.
+    /// Closes the files and frees the caches. Reading is an error after that.
     fn close(&self, py: Python<'_>) {
         gil::detach(py, || self.reader.close());
     }

@@ -1,4 +1,4 @@
-//! `Permutation`: an order of numbers, computed when asked for.
+//! `Permutation`: a shuffled order of numbers, computed on demand.
 
 use crate::errors::Failure;
 use crate::gil;
@@ -27,7 +27,7 @@ impl From<Order> for Permutation {
 impl Permutation {
     fn one(&self, index: &Bound<'_, PyAny>) -> PyResult<u64> {
         indices::one(index, self.order.len())?
-            .ok_or_else(|| PyTypeError::new_err("a permutation is asked for one integer; take() is for many"))
+            .ok_or_else(|| PyTypeError::new_err("pass one integer; to get many numbers at once, call take()"))
     }
 }
 
@@ -59,7 +59,7 @@ impl Permutation {
         let shape = match (optional_number("window", window, 1)?, optional_number("block", block, 1)?) {
             (None, None) => None,
             (Some(window), Some(block)) => Some(Shape { block, window, cuts }),
-            _ => return Err(PyValueError::new_err("window= and block= go together")),
+            _ => return Err(PyValueError::new_err("window= and block= go together; pass both or none")),
         };
         Ok(Order::new(length, seed, epoch, shape).map_err(Failure)?.into())
     }
@@ -67,10 +67,10 @@ impl Permutation {
     fn __len__(&self) -> PyResult<usize> {
         isize::try_from(self.order.len())
             .map(isize::unsigned_abs)
-            .map_err(|_| PyOverflowError::new_err("longer than len() can say; see .length"))
+            .map_err(|_| PyOverflowError::new_err("the length is too large for len(); use .length"))
     }
 
-    /// How many numbers there are; unlike `len()`, up to 2**63.
+    /// How many numbers there are. Unlike `len()`, it can be 2**63.
     #[getter]
     fn length(&self) -> u64 {
         self.order.len()
@@ -80,12 +80,12 @@ impl Permutation {
         self.one(index).map(|position| self.order.forward(position))
     }
 
-    /// The position of a number.
+    /// Returns the position of a number.
     fn inverse(&self, number: &Bound<'_, PyAny>) -> PyResult<u64> {
         self.one(number).map(|number| self.order.inverse(number))
     }
 
-    /// The numbers at many positions (a range, a list, an array of integers) as an `array('Q')`.
+    /// Returns the numbers at many positions (a range, a list, an array of integers) as an `array('Q')`.
     fn take<'py>(&self, py: Python<'py>, positions: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let mut numbers = indices::many(positions, self.order.len())?;
         gil::detach(py, || self.order.forward_many(&mut numbers));
@@ -98,7 +98,7 @@ impl Permutation {
         py.import("array")?.getattr("array")?.call1(("Q", bytes))
     }
 
-    /// A number that tells orders apart.
+    /// A number that differs between orders.
     #[getter]
     fn _fingerprint(&self) -> u64 {
         fingerprint(self.order.to_numbers().into_iter().chain([self.order.len().into()]))

@@ -1,11 +1,11 @@
-//! A lock for the state behind a Python object, which Python code can reach in more ways than Rust code can.
+//! A lock for the state of a Python object.
 //!
-//! A plain mutex would hang in two cases. In a forked child, a thread of the parent that held it is gone and never gives
-//! it back. And a file object of the caller's may use the very object that is using it, from the same thread. Both are
-//! errors here.
+//! A plain mutex would deadlock in two cases. In a forked child, a thread of the parent that held the mutex does not
+//! exist and never releases it. And a user's file object may call the object that is calling it, in the same thread.
+//! Both return an error here.
 
 use crate::gil::{self, this_thread};
-use crate::interrupts::Interrupts;
+use crate::interrupts::{Interrupts, SIGNAL_INTERVAL};
 use anyrecord::Stop;
 use anyrecord::error::{Error, Result};
 use anyrecord::process;
@@ -14,24 +14,21 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
-
-/// How often a thread that waits listens for interrupts.
-const LISTEN: Duration = Duration::from_millis(50);
 
 /// A lock that knows the process and the thread that hold it.
 pub struct Owned<T> {
     state: Mutex<T>,
     generation: u64,
-    /// The thread that holds it; 0: none.
+    /// The thread that holds it, or 0.
     holder: AtomicU64,
-    /// How many threads wait for it, and where they wait.
+    /// How many threads wait for it.
     waiting: AtomicUsize,
+    /// Waiting threads wait for `released` under this mutex.
     turn: Mutex<()>,
-    given_back: Condvar,
+    released: Condvar,
 }
 
-/// The state, held.
+/// The guard of a held lock.
 pub struct Held<'a, T> {
     guard: ManuallyDrop<MutexGuard<'a, T>>,
     owned: &'a Owned<T>,
@@ -45,16 +42,16 @@ impl<T> Owned<T> {
             holder: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             turn: Mutex::new(()),
-            given_back: Condvar::new(),
+            released: Condvar::new(),
         }
     }
 
-    /// Whether it was made by this process, and not inherited by a fork.
+    /// Whether this process created it, and did not inherit it by a fork.
     pub fn is_of_this_process(&self) -> bool {
         self.generation == process::generation()
     }
 
-    /// For threads that have the GIL.
+    /// Locks, for threads that have the GIL.
     pub fn lock(&self, py: Python<'_>) -> Result<Held<'_, T>>
     where
         T: Send,
@@ -63,13 +60,13 @@ impl<T> Owned<T> {
             if let Some(held) = self.try_lock()? {
                 return Ok(held);
             }
-            // Waited for without the GIL, and not kept while waiting for the GIL: a thread that is stopped there when
-            // the interpreter exits would keep it for ever.
+            // Wait without the GIL. Do not hold the lock while waiting for the GIL: a thread that is stopped at that
+            // point when the interpreter exits would hold the lock forever.
             gil::detach(py, || self.wait(&Interrupts::default()))?;
         }
     }
 
-    /// For threads that do not have it.
+    /// Locks, for threads that do not have the GIL.
     pub fn lock_detached(&self, stop: &dyn Stop) -> Result<Held<'_, T>> {
         loop {
             if let Some(held) = self.try_lock()? {
@@ -79,34 +76,34 @@ impl<T> Owned<T> {
         }
     }
 
-    /// Waits until it may be free. An error if the caller wants to stop, as after Ctrl-C.
+    /// Waits until the lock may be free. Returns an error if the call should stop, for example after Ctrl-C.
     fn wait(&self, stop: &dyn Stop) -> Result<()> {
         self.waiting.fetch_add(1, SeqCst);
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever gives it back tells those who wait, and needs `turn` for that: it cannot be missed.
+        // A thread that releases the lock needs `turn` to notify the waiting threads, so no notification is missed.
         let is_free = !matches!(self.state.try_lock(), Err(TryLockError::WouldBlock));
         if !is_free {
-            drop(self.given_back.wait_timeout(turn, LISTEN));
+            drop(self.released.wait_timeout(turn, SIGNAL_INTERVAL));
         }
         self.waiting.fetch_sub(1, SeqCst);
         stop.check()
     }
 
-    /// None: another thread has it, and will give it back.
+    /// None if another thread holds the lock and will release it.
     fn try_lock(&self) -> Result<Option<Held<'_, T>>> {
         match self.state.try_lock() {
             Ok(guard) => return Ok(Some(self.held(guard))),
-            // A panic leaves the state as it was before or after, never in between.
+            // A panic leaves the state as it was before or after a change, never in between.
             Err(TryLockError::Poisoned(poisoned)) => return Ok(Some(self.held(poisoned.into_inner()))),
             Err(TryLockError::WouldBlock) => {}
         }
         if self.holder.load(Relaxed) == this_thread() {
             return Err(Error::closed("it is already in use by the call that invoked your file object")
-                .hint("a file object must not use what is using it"));
+                .hint("a file object must not use the reader or writer that calls it"));
         }
         if !self.is_of_this_process() {
             return Err(Error::closed("another thread was using it when the process forked")
-                .hint("make a new one in each process"));
+                .hint("open or create a new one in each process"));
         }
         if gil::is_exiting() {
             return Err(Error::closed("another thread was using it when the interpreter exited"));
@@ -139,10 +136,10 @@ impl<T> Drop for Held<'_, T> {
         self.owned.holder.store(0, Relaxed);
         // SAFETY: dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.guard) };
-        // In a forked child nobody waits, and a thread of the parent may have held `turn` at the fork.
+        // In a forked child no thread waits, and a thread of the parent may have held `turn` at the fork.
         if self.owned.waiting.load(SeqCst) > 0 && self.owned.is_of_this_process() {
             drop(self.owned.turn.lock().unwrap_or_else(PoisonError::into_inner));
-            self.owned.given_back.notify_one();
+            self.owned.released.notify_one();
         }
     }
 }

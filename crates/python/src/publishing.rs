@@ -1,4 +1,4 @@
-//! Sets of files that are published together, and their journals. Names of shards are decided in Python.
+//! Sets of files that are published together, and their journals. Python decides the names of shards.
 
 use crate::errors::{Failure, external};
 use crate::gil;
@@ -9,10 +9,11 @@ use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Publishes the sealed files of all writers together. Returns what went wrong after everything was published.
+/// Publishes the sealed files of all writers together. Returns the text of an error that happened after all files were
+/// published.
 ///
-/// `shards`: the names that they get, and a function that returns the paths of the set that is there now. None: they
-/// get the names that they were created with, and replace the files of these names.
+/// `shards`: the names of the new files, and a function that returns the paths of the existing set. None: the files get
+/// the names that they were created with, and replace the files of these names.
 #[pyfunction]
 pub fn publish_set(
     py: Python<'_>,
@@ -49,26 +50,26 @@ pub fn publish_set(
     Ok(left.map(|error| error.to_string()))
 }
 
-/// Where the journal of the shards of `path` is, or that of files published together into the folder `path`.
+/// The path of the journal for the shards of `path`, or for files published together into the folder `path`.
 #[pyfunction]
 pub fn journal_path(path: PathBuf, is_folder: bool) -> OsString {
     if is_folder { journal::path_for_folder(&path) } else { journal::path_for_set(&path) }.into()
 }
 
-/// The names of the files that a journal is about; None if there is no such journal.
+/// The names of the files in a journal. None if the journal does not exist.
 #[pyfunction]
 pub fn journal_names(path: PathBuf) -> PyResult<Option<Vec<OsString>>> {
     let journal = Journal::read(&path).map_err(Failure)?;
     Ok(journal.map(|journal| journal.names().map(OsString::from).collect()))
 }
 
-/// Raises the error of a set whose journal is there.
+/// Raises the error for a set that has a journal.
 #[pyfunction]
 pub fn refuse_journal(path: PathBuf) -> PyResult<()> {
     Err(Failure(journal::unfinished(&path)).into())
 }
 
-/// Raises that error, unless a running process is publishing the set.
+/// Raises the error for a set that has a journal, unless a running process is publishing the set.
 #[pyfunction]
 pub fn refuse_interrupted(path: PathBuf) -> PyResult<()> {
     match journal::lock(&path).map_err(Failure)? {
@@ -77,7 +78,7 @@ pub fn refuse_interrupted(path: PathBuf) -> PyResult<()> {
     }
 }
 
-/// Goes on or back from where a publish was interrupted; returns what is visible now, or None if nothing was interrupted.
+/// Finishes or undoes an interrupted publish. Returns the visible files, or None if nothing was interrupted.
 #[pyfunction]
 pub fn recover(py: Python<'_>, journal: PathBuf, keep_new: bool) -> PyResult<Option<Vec<OsString>>> {
     let keep = if keep_new { Keep::New } else { Keep::Old };

@@ -1,4 +1,4 @@
-//! `Records`: the sequence. `records[i]` is served here, with no Python code in between.
+//! `Records`: the sequence. `records[i]` runs only the code here, no Python code.
 
 use crate::deliver::{BytesList, InPlace, OneBuffer, bytes_with};
 use crate::errors::Failure;
@@ -18,8 +18,8 @@ use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice};
 use std::sync::Arc;
 
-/// Up to this size, a record that is already in memory is copied without giving the GIL away: giving it away and
-/// getting it back costs more.
+/// A record up to this size that is already in memory is copied with the GIL held. Releasing and acquiring the GIL
+/// would cost more.
 const QUICK: usize = 64 << 10;
 
 /// A sequence of records.
@@ -30,7 +30,7 @@ pub struct Records {
     pub view: View,
 }
 
-/// Finds the way to a record.
+/// Plans how to read a record.
 #[inline]
 fn plan_one<'a>(py: Python<'_>, reader: &'a Reader, record: u64) -> PyResult<Plan<'a>> {
     match reader.plan_without_io(record).map_err(Failure)? {
@@ -108,7 +108,7 @@ impl Records {
         Records { source: source.unbind(), reader, view }
     }
 
-    /// What the records are made from.
+    /// The source of the records.
     #[getter]
     fn _source(&self, py: Python<'_>) -> Py<Source> {
         self.source.clone_ref(py)
@@ -129,7 +129,7 @@ impl Records {
         }
     }
 
-    /// The records at many positions, in the order asked for: what PyTorch calls.
+    /// Returns the records at many positions, in the given order. PyTorch calls this method.
     fn __getitems__<'py>(
         &self,
         py: Python<'py>,
@@ -138,7 +138,7 @@ impl Records {
         self.list(py, indices)
     }
 
-    /// The records at many positions, in the order asked for: what Grain calls.
+    /// Returns the records at many positions, in the given order. Grain calls this method.
     fn _getitems<'py>(&self, py: Python<'py>, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         self.list(py, indices)
     }
@@ -147,27 +147,28 @@ impl Records {
         Self::_iterate(slf, 0)
     }
 
-    /// An iterator that begins at a position, which is at most the length.
+    /// Returns an iterator that begins at a position. The position is at most the length.
     fn _iterate(slf: &Bound<'_, Self>, position: u64) -> RecordsIterator {
         let this = slf.get();
         RecordsIterator::new(this.reader.clone(), this.view.clone(), position)
     }
 
-    /// What tells this view from others.
+    /// A number that differs between views.
     #[getter]
     fn _fingerprint(&self) -> u64 {
         fingerprint_of(&self.reader, &self.view)
     }
 
-    /// The bytes of a record as a read-only `memoryview`, in place wherever that can be.
+    /// Returns the bytes of a record as a read-only `memoryview`, without a copy if possible.
     ///
-    /// Where a mapped file holds the record in one piece as it is, nothing is copied and nothing is checked, neither
-    /// checksums nor whether the file was changed: bytes of a file that is cut or written to meanwhile may turn into
-    /// zeros or into others. Everywhere else (compressed records, records cut by a block header, `io="plain"`) the
-    /// view is of a verified copy. The file stays mapped until the view is released, also after `close`.
+    /// If the file is memory-mapped and stores the record uncompressed and in one piece, nothing is copied. Then
+    /// nothing is checked either: no checksum, and not whether the file has changed. If the file is truncated or written to
+    /// while you use the view, its bytes can become zeros or other bytes. In all other cases (compressed records,
+    /// records split by a block header, `io="plain"`) the view is of a verified copy. The file stays mapped until the
+    /// view is released, even after `close`.
     fn buffer<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyMemoryView>> {
         let Some(position) = indices::one(index, self.view.len())? else {
-            return Err(PyTypeError::new_err("buffer takes one record number"));
+            return Err(PyTypeError::new_err("buffer() takes one record number (an integer)"));
         };
         let record = self.view.get(position);
         let plan = plan_one(py, &self.reader, record)?;
@@ -177,7 +178,7 @@ impl Records {
         }
     }
 
-    /// Reads records into a buffer, one after the other; returns where each begins, and the end, as 64-bit integers.
+    /// Reads records into a buffer, one after the other. Returns where each begins, and the end, as 64-bit integers.
     fn _read_into<'py>(
         &self,
         py: Python<'py>,
@@ -192,13 +193,15 @@ impl Records {
             )
         })?;
         if buffer.readonly() {
-            return Err(PyTypeError::new_err("the buffer is read-only"));
+            return Err(PyTypeError::new_err(
+                "the buffer is read-only; pass a writable one, such as a bytearray",
+            ));
         }
         if !buffer.is_c_contiguous() {
-            return Err(PyTypeError::new_err("the buffer is not contiguous"));
+            return Err(PyTypeError::new_err("the buffer is not contiguous; pass a contiguous one"));
         }
-        // SAFETY: `buffer` keeps the memory in place and writable until it is dropped, behind the last use. Another
-        // thread could write to it meanwhile, as it could under `readinto`; that is the caller's to prevent.
+        // SAFETY: `buffer` keeps the memory in place and writable until it is dropped, after the last use. Another
+        // thread could write to it at the same time, as during `readinto`; the user must prevent that.
         let out =
             unsafe { std::slice::from_raw_parts_mut(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes()) };
         let read = gil::detach(py, || {
@@ -225,16 +228,16 @@ impl Records {
         })
     }
 
-    /// `(position, file name, number in the file)` of the record at an index, without a look at the file.
+    /// `(position, file name, number in the file)` of the record at an index. It does not read the file.
     fn _place(&self, index: &Bound<'_, PyAny>) -> PyResult<(u64, String, u64)> {
         let Some(position) = indices::one(index, self.view.len())? else {
-            return Err(PyTypeError::new_err("one record number is needed"));
+            return Err(PyTypeError::new_err("pass one record number (an integer)"));
         };
         let (shard, record) = self.reader.shard_of(self.view.get(position)).map_err(Failure)?;
         Ok((position, self.reader.shards()[shard].name(), record))
     }
 
-    /// The sizes of all records as little-endian 64-bit integers, if the files know them without reading.
+    /// The sizes of all records as 64-bit integers in native byte order. None if they are known only after decoding.
     fn _sizes<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let sizes = gil::detach(py, || -> anyrecord::Result<Option<Vec<u8>>> {
             self.reader.check_open()?;
@@ -254,7 +257,7 @@ impl Records {
     fn _locate(&self, index: &Bound<'_, PyAny>) -> PyResult<(String, u64, u64)> {
         self.reader.check_open().map_err(Failure)?;
         let Some(position) = indices::one(index, self.view.len())? else {
-            return Err(PyTypeError::new_err("locate takes one record number"));
+            return Err(PyTypeError::new_err("locate() takes one record number (an integer)"));
         };
         let (shard, record) = self.reader.shard_of(self.view.get(position)).map_err(Failure)?;
         let shard = &self.reader.shards()[shard];

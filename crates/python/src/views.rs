@@ -1,4 +1,4 @@
-//! Views of sources: shuffled, one after the other, mixed. And what tells one view from another.
+//! Views of sources: shuffled, concatenated, mixed. And the fingerprint that identifies a view.
 
 use crate::errors::Failure;
 use crate::interrupts::with_cx;
@@ -12,7 +12,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
-/// The order that a shuffle of a source has. Blocks are aligned with its chunks.
+/// The order of a shuffled source. Blocks are aligned with its chunks.
 #[pyfunction]
 pub fn order_of(
     source: &Source,
@@ -38,10 +38,11 @@ fn chunk_records(reader: &Reader) -> PyResult<u64> {
     match with_cx(reader, |cx| layout::chunk_records(reader, cx)).map_err(Failure)? {
         Some(records) if records > 1 => Ok(records),
         Some(_) => Err(PyValueError::new_err(
-            "each chunk of these files holds 1 record; say block=, the records of a block",
+            "each chunk of these files holds 1 record; pass block=, the number of records in a block",
         )),
         None => Err(PyValueError::new_err(
-            "the chunks of these files do not hold the same number of records; say block=, the records of a block",
+            "the chunks of these files do not hold the same number of records; \
+             pass block=, the number of records in a block",
         )),
     }
 }
@@ -53,12 +54,12 @@ pub fn shuffle(py: Python<'_>, source: &Source, order: &Permutation) -> PyResult
     Ok(Source { reader: source.reader.clone(), view, options: source.options.clone_ref(py) })
 }
 
-/// One reader, each view with where its files begin under it, and the options of the first.
+/// One reader, each view with the number of its first record in that reader, and the options of the first source.
 type Gathered = (Arc<Reader>, Vec<(View, u64)>, Py<PyAny>);
 
-/// The files of several sources under one reader.
+/// Puts the files of several sources under one reader.
 fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
-    let first = sources.first().ok_or_else(|| PyValueError::new_err("no records to put together"))?;
+    let first = sources.first().ok_or_else(|| PyValueError::new_err("pass at least one source"))?;
     let (mut shards, mut views, mut cache_bytes) = (Vec::new(), Vec::new(), 0);
     let threads = first.get().reader.threads();
     for source in sources {
@@ -88,7 +89,7 @@ pub fn concat(py: Python<'_>, sources: Vec<Py<Source>>) -> PyResult<Source> {
     Ok(Source { reader, view: View::concat(views).map_err(Failure)?, options })
 }
 
-/// The records of several sources by weight, until `"first"` or `"all"` of them end, or to a length.
+/// The records of several sources, interleaved by weight, until the `"first"` or `"all"` of them end, or to a length.
 #[pyfunction]
 pub fn mix(
     py: Python<'_>,
@@ -107,8 +108,8 @@ pub fn mix(
     Ok(Source { reader, view: View::mix(views, &weights, seed, until).map_err(Failure)?, options })
 }
 
-/// A number that tells views apart, wherever their files lie: from what the view is, and from the names of the files
-/// and how many records they have.
+/// A number that differs between views. It depends on the view, the names of the files and how many records they have,
+/// but not on the folder of the files.
 pub fn fingerprint_of(reader: &Reader, view: &View) -> u64 {
     let mut numbers = view.to_numbers();
     for shard in reader.shards() {

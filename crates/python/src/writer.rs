@@ -1,4 +1,4 @@
-//! `Writer`: records in, a file out. Names of shards and what they replace are decided in Python.
+//! `Writer`: writes records to a file. Python decides the names of shards and which files they replace.
 
 use crate::errors::{Failure, external};
 use crate::file_like::FileLikeOutput;
@@ -23,31 +23,31 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 enum WriterState {
     Open(Box<anyrecord::writer::Writer>),
     Sealed(SealedSet),
-    /// Published, discarded, or given up after an error.
+    /// Published, discarded, or discarded after an error.
     Done(&'static str),
 }
 
-/// Records below this size are copied under the GIL.
+/// Records below this size are copied with the GIL held.
 const QUICK: usize = 64 << 10;
 
-/// Writes records. Made by `anyrecord.create`.
+/// Writes records. `anyrecord.create` returns one.
 #[pyclass(frozen, subclass, module = "anyrecord._core")]
 pub struct Writer {
     state: Owned<WriterState>,
-    /// What was written: known also after the writer is done.
+    /// What was written. Also known after the writer is done.
     num_records: AtomicU64,
     num_bytes: AtomicU64,
     format: &'static str,
 }
 
-/// How to create, as Python gives it.
+/// The attributes of `anyrecord._writer.Creating`.
 #[derive(FromPyObject)]
 pub struct Creating {
     format: String,
     overwrite: bool,
     durable: bool,
     threads: Option<usize>,
-    /// `("one" | "turns" | "bytes" | "records", number)`.
+    /// `("one" | "turns" | "bytes" | "records" | "explicit", number)`.
     sharding: (String, u64),
     num_records: Option<u64>,
     tally: bool,
@@ -77,7 +77,7 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
             "turns" => Sharding::Turns(*number),
             "bytes" => Sharding::Bytes(*number),
             "records" => Sharding::Records(*number),
-            "told" => Sharding::Told,
+            "explicit" => Sharding::Told,
             _ => Sharding::One,
         },
         tally: creating.tally,
@@ -99,7 +99,7 @@ impl Writer {
         Ok(self.state.lock(py).map_err(Failure)?)
     }
 
-    /// The result of `act` on the writer, without the GIL; an error once it is closed.
+    /// Calls `act` with the writer, without the GIL. Returns an error if the writer is closed.
     pub fn with_open<T: Send>(
         &self,
         py: Python<'_>,
@@ -113,10 +113,10 @@ impl Writer {
         Ok(result)
     }
 
-    /// The sealed files, to be published now. Until that is done, the writer counts as given up.
+    /// Takes the sealed files, to publish them. Until `set_published` is called, the writer counts as failed.
     pub fn take_sealed(&self, py: Python<'_>) -> PyResult<SealedSet> {
         let mut state = self.lock(py)?;
-        match std::mem::replace(&mut *state, WriterState::Done("given up after an error")) {
+        match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
             WriterState::Sealed(sealed) => Ok(sealed),
             other => {
                 *state = other;
@@ -125,7 +125,7 @@ impl Writer {
         }
     }
 
-    /// To be called when what [`take_sealed`](Self::take_sealed) gave is published.
+    /// Call it when the files of [`take_sealed`](Self::take_sealed) are published.
     pub fn set_published(&self, py: Python<'_>) -> PyResult<()> {
         *self.lock(py)? = WriterState::Done("closed");
         Ok(())
@@ -134,8 +134,8 @@ impl Writer {
     fn write_bytes(&self, py: Python<'_>, record: &[u8]) -> PyResult<()> {
         let mut state = self.lock(py)?;
         let WriterState::Open(writer) = &mut *state else { return Err(Failure(done(&state)).into()) };
-        // A small record is copied into its group under the GIL, because giving it away and getting it back costs
-        // more; a full group is encoded and written without it.
+        // A small record is copied into its group with the GIL held, because releasing and acquiring the GIL costs
+        // more. A full group is encoded and written without the GIL.
         let written = if record.len() < QUICK && writer.is_quick(record.len()) {
             writer.push(record).and_then(|full| if full { gil::detach(py, || writer.work()) } else { Ok(()) })
         } else {
@@ -164,16 +164,18 @@ pub fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyRes
         let hint = match found.as_str() {
             "str" => "; encode it first",
             "ndarray" | "memoryview" => {
-                " that is not C-contiguous; make it so, with numpy.ascontiguousarray for one"
+                " that is not C-contiguous; pass a contiguous copy, for example of numpy.ascontiguousarray"
             }
             _ => "",
         };
-        PyTypeError::new_err(format!("a record is bytes or another contiguous buffer, not {found}{hint}"))
+        PyTypeError::new_err(format!(
+            "a record must be bytes or another contiguous buffer, not {found}{hint}"
+        ))
     };
     let mut view = ffi::Py_buffer::new();
     // SAFETY: `view` is filled by the call, which asks for one contiguous block of `len` bytes and for its format. It
-    // is released behind the last use of `bytes`. Another thread could write to the buffer while a large record
-    // is copied without the GIL, as it could under any file's `write`; that is the caller's to prevent.
+    // is released after the last use of `bytes`. Another thread could write to the buffer while a large record is
+    // copied without the GIL, as during the `write` of any file; the user must prevent that.
     unsafe {
         if ffi::PyObject_GetBuffer(record.as_ptr(), &mut view, ffi::PyBUF_C_CONTIGUOUS | ffi::PyBUF_FORMAT)
             != 0
@@ -181,11 +183,11 @@ pub fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyRes
             let _ = PyErr::take(record.py());
             return Err(refused());
         }
-        // The bytes of such an array are addresses, which mean nothing in a file.
+        // The bytes of an array of objects are addresses, which are meaningless in a file.
         if !view.format.is_null() && CStr::from_ptr(view.format).to_bytes().contains(&b'O') {
             ffi::PyBuffer_Release(&mut view);
             return Err(PyTypeError::new_err(
-                "an array of Python objects is not a record; store its contents",
+                "an array of Python objects cannot be a record; convert it to bytes first",
             ));
         }
         let bytes: &[u8] = if view.len == 0 {
@@ -228,7 +230,7 @@ impl Writer {
         })
     }
 
-    /// Writes one record: bytes, or any contiguous buffer, whole.
+    /// Writes one record: bytes, or all bytes of any contiguous buffer.
     fn write(&self, record: &Bound<'_, PyAny>) -> PyResult<()> {
         with_bytes(record, |bytes| self.write_bytes(record.py(), bytes))
     }
@@ -238,7 +240,7 @@ impl Writer {
         let (py, mut calling) = (records.py(), gil::Calling::new(records.py()));
         for (count, record) in records.try_iter()?.enumerate() {
             calling.check(py);
-            // A list runs no Python code in which Ctrl-C would be heard.
+            // Iterating a list runs no Python code, so nothing else would check for Ctrl-C.
             if count % 1024 == 0 {
                 py.check_signals()?;
             }
@@ -247,15 +249,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins the next shard, where shards are begun when they are told to.
+    /// Begins the next shard. Only for `"explicit"` sharding.
     fn _begin_shard(&self, py: Python<'_>) -> PyResult<()> {
         Ok(self.with_open(py, |writer| writer.begin_shard())?.map_err(Failure)?)
     }
 
-    /// Finishes all files under temporary names; returns how many there are.
+    /// Finishes all files under temporary names. Returns how many there are.
     fn _seal(&self, py: Python<'_>) -> PyResult<usize> {
         let mut state = self.lock(py)?;
-        match std::mem::replace(&mut *state, WriterState::Done("given up after an error")) {
+        match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
             WriterState::Open(writer) => {
                 let sealed = gil::detach(py, || writer.seal()).map_err(Failure)?;
                 let count = sealed.len();
@@ -285,14 +287,14 @@ impl Writer {
         Ok(checked.map_err(Failure)?)
     }
 
-    /// Makes the one sealed file appear under its name.
+    /// Publishes the one sealed file under its name.
     fn _publish(&self, py: Python<'_>) -> PyResult<()> {
         let sealed = self.take_sealed(py)?;
         gil::detach(py, || sealed.publish()).map_err(Failure)?;
         self.set_published(py)
     }
 
-    /// Throws everything away; returns whether there was anything left to throw away.
+    /// Discards everything. Returns whether there was anything to discard.
     fn _discard(&self, py: Python<'_>) -> PyResult<bool> {
         if !self.state.is_of_this_process() {
             return Ok(false);
@@ -307,19 +309,19 @@ impl Writer {
         Ok(true)
     }
 
-    /// Whether records can still be written.
+    /// Whether the writer is closed and takes no more records.
     #[getter]
     fn closed(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(!self.state.is_of_this_process() || !matches!(*self.lock(py)?, WriterState::Open(_)))
     }
 
-    /// Records written so far.
+    /// How many records were written so far.
     #[getter]
     fn num_records(&self) -> u64 {
         self.num_records.load(Relaxed)
     }
 
-    /// Their bytes.
+    /// How many bytes these records have.
     #[getter]
     fn num_bytes(&self) -> u64 {
         self.num_bytes.load(Relaxed)

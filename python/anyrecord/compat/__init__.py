@@ -1,14 +1,14 @@
-"""The originals' own interfaces on top of `anyrecord`, for code that was written for them.
+"""The interfaces of the original libraries on top of `anyrecord`, for code that was written for those libraries.
 
-`anyrecord.compat.array_record.python...` has the names, signatures, results and exceptions of `array_record.python...`:
-changing the import line is the whole migration. Code that cannot be edited gets the same modules under the original
-names, in any of three ways:
+`anyrecord.compat.array_record.python...` has the names, signatures, results and exceptions of `array_record.python...`.
+To migrate, change the import line. If you cannot edit the code, use one of these. They provide the same modules under
+the original names:
 
-    anyrecord.compat.install("array_record")            before anything imports the original
-    ANYRECORD_COMPAT=array_record python train.py       the same for a whole program, whatever it imports
-    python -m anyrecord.compat train.py                 the same, for all originals that there are modules for
+    anyrecord.compat.install("array_record")            call it before any module imports the original
+    ANYRECORD_COMPAT=array_record python train.py       does the same for a whole program
+    python -m anyrecord.compat train.py                 does the same for all originals that have modules here
 
-Child processes get them, too, however they are started.
+Child processes use the same modules, however they are started.
 """
 
 from __future__ import annotations

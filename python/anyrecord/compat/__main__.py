@@ -1,9 +1,9 @@
-"""Runs a program with our modules in place of the originals.
+"""Runs a program with anyrecord's modules in place of the originals.
 
     python -m anyrecord.compat train.py --epochs 3
     python -m anyrecord.compat -m package.train --epochs 3
 
-`ANYRECORD_COMPAT` chooses the originals; if it is not set, all are replaced that there are modules for.
+`ANYRECORD_COMPAT` chooses the originals. If it is not set, all originals that have modules here are replaced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Submodules that can be used as soon as their package is imported, and are imported themselves when they are."""
+"""Lazy submodules: `package.submodule` works without an import of the submodule, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["imported_when_used"]
 
 
 def imported_when_used(package: str, *submodules: str) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package with these submodules.
+    """Returns the `__getattr__` and `__dir__` of a package with these lazy submodules.
 
     >>> __getattr__, __dir__ = imported_when_used("anyrecord.compat.array_record.python", "array_record_module")
     >>> __getattr__("array_record_module").ArrayRecordReader.__name__

@@ -1,4 +1,4 @@
-"""Types that the drop-ins share. They are built on the public names of `anyrecord` alone."""
+"""Types that the drop-ins share. The drop-ins use only the public names of `anyrecord`."""
 
 import os
 from typing import TypeAlias
@@ -6,4 +6,4 @@ from typing import TypeAlias
 __all__ = ["StrPath"]
 
 StrPath: TypeAlias = str | os.PathLike[str]
-"""How a caller may name a file."""
+"""The name of a file."""

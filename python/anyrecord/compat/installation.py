@@ -1,10 +1,10 @@
-"""Our modules under the originals' names: a finder in front of Python's own.
+"""Provides anyrecord's modules under the names of the originals, with a finder that runs before Python's own finders.
 
-`import array_record.python.array_record_module` asks the finder first, and gets the very module object that
-`anyrecord.compat.array_record.python.array_record_module` is: there is one of each, under two names.
+`import array_record.python.array_record_module` asks this finder first. It returns the same module object as
+`anyrecord.compat.array_record.python.array_record_module`: each module exists once and has two names.
 
-`array_record.beam` is the one part that we have no modules for. It comes from the installed original, whose Beam
-modules then import our `array_record.python`.
+`array_record.beam` is the only part without modules here. It comes from the installed original, whose Beam modules then
+import the `array_record.python` of anyrecord.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ ORIGINALS: Final[dict[str, str]] = {
     "ffrecord": "anyrecord.compat.ffrecord",
     "recordio": "anyrecord.compat.recordio",
 }
-"""The names that originals are imported by, and our packages for them."""
+"""The import names of the originals, and the packages here that replace them."""
 
 _LEFT_TO_THE_ORIGINAL: Final = {"array_record.beam": "array-record[beam]"}
-"""Packages that are imported from the installed original where we have no modules, and what to install for them."""
+"""Packages without modules here, which are imported from the installed original, and what to install for them."""
 
 VARIABLE: Final = "ANYRECORD_COMPAT"
-"""The environment variable that says which to install when Python starts: names with commas between them."""
+"""The environment variable that names the originals to replace when Python starts, separated by commas."""
 
 
 def available() -> list[str]:
-    """The originals that this version has modules for."""
+    """Returns the originals that this version has modules for."""
     return [name for name, target in ORIGINALS.items() if importlib.util.find_spec(target) is not None]
 
 
 def install(*names: str) -> None:
-    """Makes imports of the originals give our modules: here, and in every process that is started from here.
+    """Makes imports of the originals return anyrecord's modules, in this process and in all its child processes.
 
         anyrecord.compat.install("array_record")
-        from array_record.python import array_record_module     # is anyrecord.compat.array_record.python's
+        from array_record.python import array_record_module     # imports the module of anyrecord.compat
 
-    Call it before anything imports an original. Grain and TFDS import `array_record` when they are imported
-    themselves; what has hold of the original keeps it, and so it is an error to come too late.
+    Call it before any module imports an original. Grain and TFDS import `array_record` when they are imported. A module
+    that has already imported the original keeps it, so calling `install` too late raises ImportError.
     """
     if not names:
-        raise ValueError(f"name the originals to install: {', '.join(available())}")
+        raise ValueError(f"install() got no names; pass one or more of {', '.join(available())}")
     for name in names:
         _check(name)
     for name in names:
@@ -63,7 +63,7 @@ def install(*names: str) -> None:
 
 
 def uninstall() -> None:
-    """Takes it all back. What was imported stays what it is; the next import finds the originals."""
+    """Undoes `install`. Modules that were imported stay in use. The next import finds the originals."""
     _tell_children(name for name in _named_in_environment() if name not in _finder.installed)
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
@@ -74,25 +74,27 @@ def uninstall() -> None:
 
 
 def install_from_environment() -> None:
-    """Installs what `ANYRECORD_COMPAT` names, if it is set."""
+    """Calls `install` with the names in `ANYRECORD_COMPAT`, if it is set."""
     names = _named_in_environment()
     for name in names:
         if name not in ORIGINALS:
             value = os.environ[VARIABLE]
-            raise ValueError(f"{VARIABLE}={value}: {_unknown(name)}, with commas between them, or unset {VARIABLE}")
+            raise ValueError(f"{VARIABLE}={value}: {_unknown(name)}, separated by commas, or unset {VARIABLE}")
     if names:
         install(*names)
 
 
 def start() -> None:
-    """Does `install_from_environment` when Python starts. An error ends the process with one line and status 1:
-    a program that ran on would use the originals, and nobody would know."""
+    """Calls `install_from_environment` when Python starts.
+
+    An error ends the process with one line and status 1. Otherwise the program would use the originals without notice.
+    """
     try:
         install_from_environment()
     except Exception as error:
         if sys.stderr is not None:
             print(" ".join(str(error).split()), file=sys.stderr, flush=True)
-        os._exit(1)  # SystemExit would come out of the import of `site`, with tracebacks
+        os._exit(1)  # SystemExit would be raised from the import of `site` and print tracebacks
 
 
 def _named_in_environment() -> list[str]:
@@ -118,13 +120,13 @@ def _check(name: str) -> None:
 
 def _unknown(name: str) -> str:
     *others, last = ORIGINALS
-    return f"{name!r} is not an original that anyrecord stands in for; use {', '.join(others)} or {last}"
+    return f"anyrecord.compat has no replacement for {name!r}; use {', '.join(others)} or {last}"
 
 
 def _check_not_imported(name: str) -> None:
     if imported := _modules_of(name):
         raise ImportError(
-            f"{name} is imported already ({imported[-1]}), and what imported it would keep the original; "
+            f"{name} is already imported ({imported[-1]}), and the modules that imported it would keep the original; "
             f"call anyrecord.compat.install({name!r}) earlier, or set {VARIABLE}={name} for the whole program",
             name=name,
         )
@@ -135,7 +137,7 @@ def _modules_of(name: str) -> list[str]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds our modules under the originals' names."""
+    """Finds anyrecord's modules under the names of the originals."""
 
     def __init__(self) -> None:
         self.installed: dict[str, None] = {}
@@ -149,7 +151,7 @@ class _Finder(MetaPathFinder):
         ours = f"{ORIGINALS[name]}{dot}{rest}"
         found = _find_ours(ours)
         if found is None:
-            # Python's own finders must not look: they would load one of our modules a second time, or the original's.
+            # Python's own finders must not run: they would load a module of ours a second time, or the original.
             return _find_in_original(fullname, ours)
         spec = ModuleSpec(
             fullname, _Alias(ours), origin=found.origin, is_package=found.submodule_search_locations is not None
@@ -163,33 +165,33 @@ def _find_ours(name: str) -> ModuleSpec | None:
         return importlib.util.find_spec(name)
     except ModuleNotFoundError as error:
         if error.name is not None and name.startswith(f"{error.name}."):
-            return None  # not even the package that it would be in
+            return None  # not even its package exists
         raise
 
 
 def _find_in_original(fullname: str, ours: str) -> ModuleSpec:
-    """A module of the installed original, if it belongs to a package that we leave to the original."""
+    """Finds a module of the installed original, if it is in a package that comes from the original."""
     name = fullname.partition(".")[0]
     packages = [package for package in _LEFT_TO_THE_ORIGINAL if f"{fullname}.".startswith(f"{package}.")]
     if not packages:
-        why = f"anyrecord.compat stands in for {name}, and has no {ours}"
+        why = f"anyrecord.compat replaces {name} and has no {ours}"
     elif (spec := _find_past_us(fullname)) is not None:
         return spec
     elif (original := _find_past_us(name)) is not None and original.origin is not None:
         why = f"anyrecord.compat takes it from the original {name}, and {original.origin} has no such module"
-    else:  # nothing, or a folder of that name without __init__.py, which is no package
+    else:  # nothing was found, or only a folder of that name without __init__.py
         needed = _LEFT_TO_THE_ORIGINAL[packages[0]]
         why = f'anyrecord.compat takes it from the original {name}, which is not installed; pip install "{needed}"'
     raise ModuleNotFoundError(f"No module named {fullname!r}: {why}", name=fullname)
 
 
 def _find_past_us(fullname: str) -> ModuleSpec | None:
-    """What Python would find if we were not there."""
+    """Finds what Python would find without this finder."""
     parts = fullname.split(".")
     spec, places = None, None
     for end in range(1, len(parts) + 1):
         if end > 1 and places is None:
-            return None  # a module, and no package
+            return None  # the parent is a module, not a package
         spec = _ask_others(".".join(parts[:end]), places)
         if spec is None:
             return None
@@ -204,14 +206,14 @@ def _ask_others(fullname: str, places: Sequence[str] | None) -> ModuleSpec | Non
 
 
 class _Alias(Loader):
-    """Loads a module by putting another one in its place."""
+    """Loads a module by replacing it with another one."""
 
     def __init__(self, ours: str) -> None:
         self.ours = ours
 
     def exec_module(self, module: ModuleType) -> None:
         ours = importlib.import_module(self.ours)
-        sys.modules[module.__name__] = ours  # Python takes what is there when the loader returns
+        sys.modules[module.__name__] = ours  # Python uses the entry in sys.modules when the loader has returned
         if notice := getattr(ours, "imported_as_original", None):
             notice()
 

@@ -1,34 +1,41 @@
-"""Originals raise `RuntimeError`; so do these, which are anyrecord's errors as well, with all that those know."""
+"""Errors of anyrecord that are also `RuntimeError`, which the originals raise. They keep all attributes."""
 
 from __future__ import annotations
 
 from anyrecord import ChecksumError, ClosedError, FormatError, LimitError, RecordError, TruncatedError
 
-__all__ = ["ClosedFileError", "CutFileError", "DamagedFileError", "MismatchError", "OverLimitError", "runtime_error"]
+__all__ = [
+    "ClosedFileError",
+    "DamagedFileError",
+    "MismatchError",
+    "OverLimitError",
+    "TruncatedFileError",
+    "runtime_error",
+]
 
 
 class DamagedFileError(FormatError, RuntimeError):
-    """A file whose structure cannot be."""
+    """A file has an invalid structure."""
 
 
-class CutFileError(TruncatedError, RuntimeError):
-    """A file that ends before it should."""
+class TruncatedFileError(TruncatedError, RuntimeError):
+    """A file ends before it should."""
 
 
 class MismatchError(ChecksumError, RuntimeError):
-    """A checksum that does not fit."""
+    """A checksum does not match."""
 
 
 class OverLimitError(LimitError, RuntimeError):
-    """A declared size over a limit."""
+    """A declared size is over a limit."""
 
 
 class ClosedFileError(ClosedError, RuntimeError):
-    """Used after close."""
+    """An object was used after it was closed."""
 
 
 _KINDS: dict[type[RecordError], type[RecordError]] = {
-    TruncatedError: CutFileError,
+    TruncatedError: TruncatedFileError,
     ChecksumError: MismatchError,
     LimitError: OverLimitError,
     ClosedError: ClosedFileError,
@@ -36,9 +43,9 @@ _KINDS: dict[type[RecordError], type[RecordError]] = {
 
 
 def runtime_error(first_line: str, error: Exception) -> Exception:
-    """`error` as a `RuntimeError` that begins with the line the original has for it, and goes on with ours."""
+    """Returns `error` as a `RuntimeError`. Its first line is the original's message, followed by anyrecord's."""
     message = f"{first_line}\n{error}" if first_line else str(error)
     if not isinstance(error, RecordError):
         return RuntimeError(message)
-    told = RecordError(str(error)).__dict__ | error.__dict__
-    return _KINDS.get(type(error), DamagedFileError)(message, **told)
+    attributes = RecordError(str(error)).__dict__ | error.__dict__
+    return _KINDS.get(type(error), DamagedFileError)(message, **attributes)

@@ -259,7 +259,7 @@ def test_a_range_that_ends_before_it_starts_is_refused(tmp_path: Path) -> None:
     for paths in ("f[4:1]", Instruction("f", 3, -1), Instruction("f", -3, 4)):
         with pytest.raises(ValueError) as caught:
             source(ours(tmp_path), paths)
-        assert "not a range" in str(caught.value)
+        assert "not a valid range" in str(caught.value)
 
 
 def test_files_of_larger_groups_are_read_without_complaint(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_files_that_changed_while_nobody_had_them_open_are_noticed(tmp_path: Pat
     side.files(3, 9)
     with pytest.raises(RuntimeError) as caught:
         ds[0]
-    assert "5 records before" in str(caught.value)
+    assert "5 records when this source was created" in str(caught.value)
 
 
 def test_an_empty_range_of_a_missing_file_does_not_keep_the_others_from_being_one_sequence(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_short_reads_are_gone_on_with() -> None:
 @pytest.mark.parametrize("file", ["a.recordio", None, 7])
 def test_an_open_file_is_needed(file: Any) -> None:
     for function in (load_index, new_scanner):
-        with pytest.raises(TypeError, match=r"an open file with read\(\) is needed"):
+        with pytest.raises(TypeError, match=r"pass an open file with read\(\)"):
             function(file)
 
 

@@ -117,7 +117,7 @@ def test_a_failed_scan_stays_failed_and_says_why(golden: Path) -> None:
         assert len(rest(scanner)) == 2
         assert [scanner.scan() for _ in range(20)] == [False] * 20
         assert str(scanner.error()).startswith("Failed to read a record\n")
-        with pytest.raises(RuntimeError, match="there is no record here"):
+        with pytest.raises(RuntimeError, match="there is no current record"):
             scanner.record()
         scanner = new_scanner(file, load_index(file), 22, 3)
         assert len(rest(scanner)) == 3
@@ -251,7 +251,7 @@ def test_the_index_of_a_copy_will_do(path: str) -> None:
 
 def test_an_index_is_an_index(path: str) -> None:
     wrong: Any = 30
-    with pytest.raises(TypeError, match="index is an Index, not int"):
+    with pytest.raises(TypeError, match="index must be an Index, not int"):
         Scanner(path, index=wrong)
 
 
@@ -261,12 +261,12 @@ def test_an_index_is_an_index(path: str) -> None:
 def test_record_without_a_scan_and_after_the_end_raises(path: str) -> None:
     with open(path, "rb") as file:
         scanner = new_scanner(file, load_index(file), 3, 1)
-        with pytest.raises(RuntimeError, match="there is no record here"):
+        with pytest.raises(RuntimeError, match="there is no current record"):
             scanner.record()
         assert scanner.scan()
         assert scanner.record() == scanner.record() == b"3"
         assert not scanner.scan()
-        with pytest.raises(RuntimeError, match="there is no record here"):
+        with pytest.raises(RuntimeError, match="there is no current record"):
             scanner.record()
 
 

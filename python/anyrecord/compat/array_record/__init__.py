@@ -1,11 +1,11 @@
 """ArrayRecord's Python interface, name for name, on top of `anyrecord`.
 
     array_record.python.array_record_module            ArrayRecordWriter, ArrayRecordReader
-    array_record.python.array_record_data_source       ArrayRecordDataSource, what Grain and TFDS read from
+    array_record.python.array_record_data_source       ArrayRecordDataSource, which Grain and TFDS read from
 
-Change `from array_record.python import ...` to `from anyrecord.compat.array_record.python import ...`, or leave the
-code as it is and call `anyrecord.compat.install("array_record")` first. There are no Beam modules here: code that
-imports `array_record.beam` gets the original's, with and without `install`.
+Change `from array_record.python import ...` to `from anyrecord.compat.array_record.python import ...`. Or leave the
+code unchanged and call `anyrecord.compat.install("array_record")` first. There are no Beam modules here: code that
+imports `array_record.beam` gets the original modules, with and without `install`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What goes wrong, as the exceptions that code for the original expects.
+"""The exceptions that code for the original expects.
 
-The original raises RuntimeError for nearly everything, and ValueError or RuntimeError where a sequence raises
-IndexError. Where one exception cannot please both, it is of both kinds.
+The original raises RuntimeError for most errors. It raises ValueError or RuntimeError where other sequences raise
+IndexError. There, the classes here inherit from both, so code that catches either one works.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from anyrecord import RecordError
 __all__ = ["FAILURES", "BatchIndexError", "KeyRangeError", "KeyTypeError", "RangeError", "failure", "failures"]
 
 FAILURES = (OSError, RecordError)
-"""What reading and writing files raises."""
+"""The exceptions that reading and writing files raises."""
 
 
 class BatchIndexError(IndexError, RuntimeError):
-    """A record number behind the end, where the original raises RuntimeError."""
+    """A record number past the end. The original raises RuntimeError."""
 
 
 class RangeError(IndexError, RuntimeError):
-    """A range of a reader that has no records to give, because it is closed or has failed."""
+    """A range was read from a reader that is closed or has failed."""
 
 
 class KeyRangeError(IndexError, ValueError):
-    """A key of a data source that is outside, where the original raises ValueError."""
+    """A key of a data source is out of range. The original raises ValueError."""
 
 
 class KeyTypeError(TypeError, AttributeError):
-    """A key of a data source that is not an integer, where the original raises AttributeError."""
+    """A key of a data source is not an integer. The original raises AttributeError."""
 
 
 def failure(error: Exception) -> RuntimeError:
-    """An error of a file as the RuntimeError that the original would raise."""
+    """Returns a file error as the RuntimeError that the original would raise."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return RuntimeError(f"{error.strerror}: {os.fsdecode(error.filename)}")
     return RuntimeError(str(error))
@@ -43,7 +43,7 @@ def failure(error: Exception) -> RuntimeError:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """Turns what files raise into RuntimeError."""
+    """Turns the exceptions of files into RuntimeError."""
     try:
         yield
     except FAILURES as error:

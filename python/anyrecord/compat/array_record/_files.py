@@ -1,4 +1,4 @@
-"""Opening files by exactly the names that are given: no globs, no folders, no ranges."""
+"""Opens files by their exact names: no globs, no folders, no ranges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class Instruction(NamedTuple):
-    """A file, and which of its records are meant: all of them where `end` is None."""
+    """A file and a range of its records. If `end` is None, all records."""
 
     filename: str
     start: int = 0
@@ -24,19 +24,19 @@ class Instruction(NamedTuple):
 
 
 def open_one(path: str, table: Literal["memory", "disk"] = "memory") -> anyrecord.Records:
-    """The records of one file."""
+    """Opens the records of one file."""
     _check(path)
     return anyrecord.open(path, format="array_record", table=table)
 
 
 def open_all(instructions: Sequence[Instruction], table: Literal["memory", "disk"]) -> anyrecord.Records:
-    """The records of all files as one sequence, which every read goes straight to."""
+    """Opens the records of all files as one sequence."""
     names = [_name(instruction) for instruction in instructions]
     return anyrecord.open(names, format="array_record", table=table)
 
 
 def _check(path: str) -> None:
-    """`anyrecord.open` takes an existing file by its very name; everything else it would interpret."""
+    """Raises if the file does not exist. `anyrecord.open` would take such a name for a pattern."""
     if _URL.match(path):
         return
     if not path:
@@ -53,5 +53,5 @@ def _name(instruction: Instruction) -> str:
         return path
     name = f"{path}[{start}:{end}]"
     if os.path.lexists(name):
-        raise FileExistsError(errno.EEXIST, "a file has the name of a range, which cannot be told apart", name)
+        raise FileExistsError(errno.EEXIST, "this can be a range or a file of that name; rename the file", name)
     return name

@@ -12,12 +12,15 @@ _FLAGS = {
 
 
 def define() -> None:
-    """Defines the flags, if absl is there. Only for a process in which the original is not imported: it would
-    define them, too, which absl refuses."""
+    """Defines the flags if absl is installed.
+
+    Call it only in a process that does not import the original. The original defines the same flags, and absl refuses
+    to define a flag twice.
+    """
     try:
         from absl import flags
     except ImportError:
         return
     for name, default in _FLAGS.items():
         if name not in flags.FLAGS:
-            flags.DEFINE_integer(name, default, "Accepted for the sake of old command lines; has no effect.")
+            flags.DEFINE_integer(name, default, "Accepted for old command lines. Has no effect.")

@@ -1,9 +1,10 @@
-"""Option strings, as ArrayRecord's writer and reader take them, parsed into keywords of `anyrecord`.
+"""Parses the option strings of ArrayRecord's writer and reader into keywords of `anyrecord`.
 
     options ::= option? ("," option?)*        option ::= key (":" value)?
 
-A string is read from left to right, and the first thing wrong is the error: first in all but the values of the
-compression options, then in how these go together, then in their values.
+A string is checked from left to right in three passes, and the first error is raised. The first pass checks everything
+but the values of compression options. The second checks which compression options conflict. The third checks their
+values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SUFFIXES = {"B": 0, "k": 10, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 
 
 
 class _Invalid(Exception):
-    """A value that is not valid; the text says which ones are."""
+    """A value is not valid. The text lists the valid values."""
 
 
 Parser: TypeAlias = Callable[[str], Any]
@@ -59,7 +60,7 @@ def _bytes(low: int, high: int) -> Parser:
 def _number_of_bytes(value: str) -> int | None:
     scale = 0
     if value[-2:-1] in _SUFFIXES and value[-2:] != "BB" and value.endswith("B"):
-        value = value[:-1]  # 16MB: the original's documentation has it, its parser has not
+        value = value[:-1]  # 16MB: documented by the original, but its parser does not accept it
     if value[-1:] in _SUFFIXES:
         value, scale = value[:-1], _SUFFIXES[value[-1]]
     value = value.strip(" \t\n\v\f\r")
@@ -79,7 +80,7 @@ def _number_of_bytes(value: str) -> int | None:
 
 
 def _word(**words: Any) -> Parser:
-    """One of some words; `empty` stands for no value at all."""
+    """A parser of one of these words. `empty` means no value."""
 
     def parse(value: str) -> Any:
         key = value or "empty"
@@ -111,7 +112,7 @@ def _parse(key: str, value: str, parser: Parser) -> Any:
 
 
 def _items(options: str) -> list[tuple[str, str]]:
-    """Keys and values; the empty items are gone."""
+    """The keys and values. Empty items are skipped."""
     return [(key, value) for key, _, value in (item.partition(":") for item in options.split(",") if item)]
 
 
@@ -128,7 +129,7 @@ _flag = _word(empty=True, true=True, false=False)
 _auto = _word(auto=None)
 _empty = _word(empty=None)
 
-_WRITER: Final[dict[str, Parser | None]] = {  # None: a compression option, looked at last
+_WRITER: Final[dict[str, Parser | None]] = {  # None: a compression option, which is checked last
     "default": lambda value: None,
     "group_size": _integer(1, _INT32_MAX),
     "max_parallelism": _either(_auto, _integer(1, _INT32_MAX)),
@@ -155,7 +156,7 @@ _WINDOW_LOGS: Final[dict[str, Parser]] = {
 
 
 def writer_options(options: str) -> dict[str, Any]:
-    """The keywords of `anyrecord.create` that an option string means.
+    """Returns an option string as keywords of `anyrecord.create`.
 
     >>> writer_options("group_size:1000,brotli:9")
     {'group_size': 1000, 'codec': 'brotli', 'level': 9}
@@ -180,7 +181,7 @@ def writer_options(options: str) -> dict[str, Any]:
     if seen.get("transpose"):
         given["transpose_bucket_size"] = seen.get("transpose_bucket_size")
     given |= _compression(compression)
-    # The original's documentation has writers compress in parallel; from Python it never does.
+    # The original's documentation says that writers compress in parallel. From Python, the original never does.
     if (threads := seen.get("max_parallelism")) is not None:
         given["threads"] = max(1, min(threads, os.cpu_count() or 1))
     return {key: value for key, value in given.items() if value is not None}
@@ -217,7 +218,7 @@ _READER: Final[dict[str, Parser]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """What a reader's option string asks for, as far as it makes a difference here."""
+    """The options of a reader that have an effect here."""
 
     table: Literal["memory", "disk"] = "memory"
 
@@ -230,7 +231,7 @@ def reader_options(options: str) -> ReaderOptions:
     """
     seen: dict[str, Any] = {}
     for key, value in _items(options):
-        # The original's documentation spells it both ways.
+        # The original's documentation uses both spellings.
         key = "index_storage_option" if key == "index_storage_options" else key
         _check_key(key, _READER, seen)
         seen[key] = _parse(key, value, _READER[key])

@@ -1,4 +1,4 @@
-"""The files of a data source, once they are opened: as one sequence if all is well with them, else one by one."""
+"""The opened files of a data source: one sequence if all files can be opened, else one `Records` for each file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Readable", "open_source", "opening"]
 
 
 class Readable(Protocol):
-    """What a data source reads from; its keys are checked."""
+    """What a data source reads from. It checks its keys."""
 
     def __getitem__(self, key: SupportsIndex, /) -> bytes: ...
     def __getitems__(self, keys: Collection[SupportsIndex], /) -> list[bytes]: ...
@@ -29,13 +29,13 @@ _lock = threading.Lock()
 
 
 def opening() -> threading.Lock:
-    """Keeps all but one thread from opening the same files."""
+    """Returns the lock that lets only one thread open the files."""
     return _lock
 
 
 def _forked() -> None:
     global _lock
-    _lock = threading.Lock()  # a thread that is not in this process may hold the other
+    _lock = threading.Lock()  # a thread of the parent process may hold the old lock
 
 
 if hasattr(os, "register_at_fork"):
@@ -45,8 +45,8 @@ if hasattr(os, "register_at_fork"):
 def open_source(instructions: Sequence[Instruction], table: Literal["memory", "disk"], num_records: int) -> Readable:
     """Opens the files now.
 
-    A file that is missing, damaged or shorter than its instruction says must not keep the others from being read:
-    then each is opened by itself when it is read from, and raises its own error.
+    If a file is missing, damaged or shorter than its instruction says, the other files must still be readable. Then
+    each file is opened separately when it is first read, and raises its own error.
     """
     wanted = [instruction for instruction in instructions if instruction.start != instruction.end]
     whole = all(instruction.end is None for instruction in instructions)
@@ -55,14 +55,17 @@ def open_source(instructions: Sequence[Instruction], table: Literal["memory", "d
     except (*FAILURES, ValueError):
         if whole:
             raise
-        return FilesApart(wanted, table)
+        return SeparateFiles(wanted, table)
     if len(records) != num_records:
-        raise RuntimeError(f"the files had {num_records} records before, and have {len(records)} now")
+        raise RuntimeError(
+            f"the files had {num_records} records when this source was created and have {len(records)} now; "
+            "create the source again"
+        )
     return records
 
 
-class FilesApart:
-    """Files that are opened one by one, when they are read from."""
+class SeparateFiles:
+    """Files that are opened one by one, each when it is first read."""
 
     def __init__(self, instructions: Sequence[Instruction], table: Literal["memory", "disk"]) -> None:
         self._instructions = instructions
@@ -71,7 +74,7 @@ class FilesApart:
         self._ends = list(itertools.accumulate((end or 0) - start for _, start, end in instructions))
 
     def _place(self, key: SupportsIndex) -> tuple[int, int]:
-        """Which file, and which record of it."""
+        """The number of the file, and the number of the record in that file."""
         position = operator.index(key)
         number = bisect.bisect_right(self._ends, position)
         if number == len(self._ends):

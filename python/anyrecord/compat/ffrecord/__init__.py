@@ -1,4 +1,4 @@
-"""A drop-in for `ffrecord`: change the import line, and nothing else.
+"""A drop-in replacement for `ffrecord`: you only change the import line.
 
 >>> from anyrecord.compat.ffrecord import FileReader, FileWriter
 >>> with FileWriter("doc.ffr", 3) as writer:
@@ -8,9 +8,9 @@
 >>> reader.n, [bytes(sample) for sample in reader.read([2, 0])]
 (3, [b'bird', b'cat'])
 
-Where the original crashes, leaks or loses data, this raises or does what was meant; `docs/compat-ffrecord.md` lists
-each difference. `anyrecord.compat.ffrecord.torch` has what needs PyTorch, which is imported when that is first used.
-New code is better off with `anyrecord` itself.
+If the original crashes, leaks or loses data, this package raises an error or does what was intended.
+`docs/compat-ffrecord.md` lists each difference. `anyrecord.compat.ffrecord.torch` needs PyTorch, which is imported when
+you first use that module. In new code, use `anyrecord` itself.
 """
 
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileReader", "FileWriter", "PackedFolder", "checkFsAlign", "pack_folder"]
 
-__getattr__, __dir__ = imported_when_used(__name__, "torch")  # which takes seconds to import, and need not be there
+__getattr__, __dir__ = imported_when_used(__name__, "torch")  # PyTorch is optional, and takes seconds to import
 
 __version__ = "1.4.0"
-"""The version of the original whose interface this is."""
+"""The version of the original that has this interface."""

@@ -1,4 +1,4 @@
-"""`ffrecord.fileio`: the module that `FileReader` and `FileWriter` are in, for code that names it."""
+"""`ffrecord.fileio`: the original's module of `FileReader` and `FileWriter`, for code that imports from it."""
 
 from anyrecord.compat.ffrecord.reader import FileReader, checkFsAlign
 from anyrecord.compat.ffrecord.writer import FileWriter

@@ -14,11 +14,11 @@ from anyrecord.compat.ffrecord.reader import FileReader, Sample
 
 __all__ = ["PackedFolder", "pack_folder"]
 
-Items: TypeAlias = list[str | Path]  # `list` is a method here
+Items: TypeAlias = list[str | Path]  # inside `PackedFolder`, the name `list` is a method
 
 
 def pack_folder(folder: StrPath, out_file: StrPath, verbose: bool = False) -> None:
-    """Stores a folder with all that is in it as one file, which must end with `.ffr`."""
+    """Stores a folder and everything in it as one file. The name of the file must end with `.ffr`."""
     if not os.path.isdir(folder):
         raise AssertionError("'folder' must be a directory")
     target = os.fspath(out_file)
@@ -35,12 +35,12 @@ def _printer(folder: str) -> Callable[[int, int], None]:
     width = len(str(total))
     lines = enumerate(_files(folder), 1)
 
-    def tell(_done: int, _total: int) -> None:
+    def print_next(_done: int, _total: int) -> None:
         for index, path in lines:
             print(f"{index:0{width}d}/{total} {path}", flush=True)
             break
 
-    return tell
+    return print_next
 
 
 def _files(folder: str) -> Iterator[str]:
@@ -69,7 +69,7 @@ class PackedFolder:
     >>> folder.read("001.txt").tobytes()
     b'text'
 
-    The listing in the file is read as data; nothing in it is ever executed.
+    The listing in the file is read as data. Nothing in it is ever executed.
     """
 
     def __init__(self, ffr_file: StrPath, check_data: bool = True) -> None:
@@ -82,11 +82,11 @@ class PackedFolder:
         return self.reader.n - 1
 
     def read_one(self, fname: StrPath) -> Sample:
-        """The contents of a file."""
+        """Returns the contents of a file."""
         return self.reader.read_one(self._index(fname))
 
     def read(self, fnames: Any) -> Any:
-        """The contents of many files with one batched read; of one file, where `fnames` is a path."""
+        """Returns the contents of many files with one batched read. If `fnames` is one path, of that file."""
         if isinstance(fnames, str | os.PathLike):
             return self.read_one(fnames)
         if not isinstance(fnames, list | tuple):
@@ -96,7 +96,7 @@ class PackedFolder:
     def list(
         self, path: StrPath | None = None, list_file: bool = True, list_dir: bool = True, recursive: bool = False
     ) -> Items:
-        """What is in a folder, relative to it; names at its top are str, deeper paths `Path`."""
+        """Lists the content of a folder, relative to the folder. Top-level names are `str`, deeper paths are `Path`."""
         node = self.structure if path is None else self._find(path)
         if node is None:
             raise AssertionError(f"{path} does not exist")
@@ -105,15 +105,15 @@ class PackedFolder:
         return list(_items(node, (), list_file, list_dir, recursive))
 
     def exists(self, path: StrPath) -> bool:
-        """Whether there is a file or a folder of that path."""
+        """Whether the path is a file or a folder."""
         return self._find(path) is not None
 
     def is_file(self, path: StrPath) -> bool:
-        """Whether there is a file of that path."""
+        """Whether the path is a file."""
         return isinstance(self._find(path), int)
 
     def is_dir(self, path: StrPath) -> bool:
-        """Whether there is a folder of that path."""
+        """Whether the path is a folder."""
         return isinstance(self._find(path), OrderedDict)
 
     def _find(self, path: StrPath) -> Any:

@@ -1,4 +1,4 @@
-"""`FileReader`: samples of one file or of many as numpy arrays."""
+"""`FileReader`: reads the samples of one or many files as numpy arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Sample: TypeAlias = NDArray[np.uint8]
 
 
 class FileReader:
-    """Reads samples of a file, of all `.ffr` files in a folder, or of a list of files, as one sequence.
+    """Reads the samples of a file, of all `.ffr` files in a folder, or of a list of files, as one sequence.
 
     >>> from anyrecord.compat.ffrecord import FileReader, FileWriter
     >>> with FileWriter("doc.ffr", 2) as writer:
@@ -32,8 +32,8 @@ class FileReader:
     ...     reader.read_one(1), reader.get_offsets(0)
     (array([116, 119, 111], dtype=uint8), array([36, 39, 42]))
 
-    With `check_data=False` no checksum is verified. It can be pickled, and used in forked children and from many
-    threads at once.
+    With `check_data=False` no checksum is verified. You can pickle a reader, and use it in forked children and from
+    many threads at once.
     """
 
     def __init__(self, fname: StrPath | list[StrPath] | tuple[StrPath, ...], check_data: bool = True) -> None:
@@ -64,7 +64,7 @@ class FileReader:
         return self._check_data
 
     def read_one(self, index: SupportsIndex) -> Sample:
-        """A sample, as a new array of bytes."""
+        """Returns a sample as a new array of bytes."""
         self._refuse_closed()
         position = self._position(index)
         try:
@@ -73,7 +73,7 @@ class FileReader:
             raise self._read_error(error) from error
 
     def read(self, indices: Iterable[SupportsIndex]) -> list[Sample]:
-        """Many samples with one batched read, in the order asked for, each a new array of bytes."""
+        """Returns many samples in the order of `indices`, with one batched read. Each is a new array of bytes."""
         self._refuse_closed()
         if isinstance(indices, str | bytes | bytearray | dict) or not isinstance(indices, Iterable):
             raise TypeError(f"read takes a list of indices, not {type(indices).__name__}")
@@ -89,15 +89,15 @@ class FileReader:
             read_table(path, check=True)
 
     def get_offsets(self, file_index: SupportsIndex) -> NDArray[np.int64]:
-        """Where each sample of a file begins, and the size of the file."""
+        """Returns the offset of each sample in a file, then the size of the file."""
         return self._table(file_index).offsets
 
     def get_checksums(self, file_index: SupportsIndex) -> NDArray[np.uint32]:
-        """The CRC-32 of each sample of a file."""
+        """Returns the CRC-32 of each sample in a file."""
         return self._table(file_index).checksums
 
     def close(self) -> None:
-        """Gives the files back. A second call does nothing."""
+        """Closes the files. A second call does nothing."""
         self._records.close()
 
     def __enter__(self) -> Self:
@@ -140,7 +140,7 @@ class FileReader:
 
 
 def checkFsAlign(fd: int) -> bool:
-    """Whether the file system of an open file asks for aligned reads; only the original's own one does."""
+    """Whether the file system of an open file needs aligned reads. Only the file system of the original does."""
     if not isinstance(fd, int):
         raise TypeError(f"a file descriptor is an int, not {type(fd).__name__}")
     try:
@@ -154,7 +154,7 @@ def checkFsAlign(fd: int) -> bool:
 
 
 def _array(record: bytes) -> Sample:
-    # Writable, and with memory of its own, which a view of the bytes would not have.
+    # A copy, because a view of the bytes would be read-only.
     return np.frombuffer(record, np.uint8).copy()
 
 
@@ -181,7 +181,7 @@ def _file_names(fname: Any) -> list[str]:
 
 
 def _of_another_format(paths: list[str]) -> str:
-    """A second line for an error about paths: the format of the first file that is of another one."""
+    """A second line for an error about paths. It names the format of the first file that is not FFRecord."""
     for path in filter(os.path.isfile, paths):
         try:
             anyrecord.open(path, format="ffrecord", checksums=False).close()
@@ -189,7 +189,7 @@ def _of_another_format(paths: list[str]) -> str:
             if error.expected == "ffrecord":
                 return f"\n{error}"
         except (anyrecord.RecordError, OSError):
-            pass  # the first line is true without it
+            pass  # the second line is optional
     return ""
 
 
@@ -202,7 +202,7 @@ def _name(path: Any) -> str:
 
 
 def _line_for_open(error: anyrecord.RecordError) -> str:
-    """The line that the original has for what is wrong with a file as a whole."""
+    """The original's error message for a file that cannot be opened."""
     if not isinstance(error, anyrecord.ChecksumError):
         return ""
     if error.record is None:

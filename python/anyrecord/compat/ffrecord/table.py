@@ -1,4 +1,4 @@
-"""The table in front of the samples of one file, for those who ask for it: checksums and offsets as arrays."""
+"""The table at the beginning of a file, with the checksums and offsets of its samples as arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrecord.compat.runtime_errors import CutFileError, MismatchError
+from anyrecord.compat.runtime_errors import MismatchError, TruncatedFileError
 
 __all__ = ["Table", "read_table"]
 
@@ -19,21 +19,21 @@ _ENTRY_BYTES = 12
 
 
 class Table(NamedTuple):
-    """What a file says about its samples."""
+    """The table of a file."""
 
     checksums: NDArray[np.uint32]
     offsets: NDArray[np.int64]
-    """One more than there are samples: the last is the size of the file."""
+    """One entry for each sample, then the size of the file."""
 
 
 def read_table(path: str, *, check: bool) -> Table:
-    """Reads the table of a file, and verifies its checksum if `check`."""
+    """Reads the table of a file. Verifies the checksum of the table if `check`."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_HEADER_BYTES)
         stored, n = int.from_bytes(head[:4], "little"), int.from_bytes(head[4:], "little", signed=True)
         if len(head) < _HEADER_BYTES or not 0 <= n <= (size - _HEADER_BYTES) // _ENTRY_BYTES:
-            raise CutFileError(f"{path}: {size} bytes cannot hold a table of {n} samples", path=path, offset=4)
+            raise TruncatedFileError(f"{path}: {size} bytes cannot hold a table of {n} samples", path=path, offset=4)
         checksums: NDArray[Any] = np.fromfile(file, "<u4", n)
         offsets: NDArray[Any] = np.fromfile(file, "<i8", n)
     if check and not stored:

@@ -1,4 +1,4 @@
-"""`dump`: a data set as one file or as a folder of parts, written by several processes."""
+"""`dump`: writes a data set to one file, or to several files in a folder with several processes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["dump"]
 
 
 _MOST_PROCESSES = 16
-_dataset: Any = None  # in a worker process: what it writes
+_dataset: Any = None  # in a worker process, the data set to write
 
 
 def dump(dataset: Any, fname: StrPath, nfiles: int, verbose: bool = False) -> None:
-    """Writes all items of `dataset`, which has `len()` and gives bytes for each index.
+    """Writes all items of `dataset`. The data set has a length, and returns bytes for each index.
 
-    With `nfiles=1`, to the file `fname`; else to `PART_00000.ffr` and so on in the folder `fname`, which is created. An
-    error in any part is raised here.
+    With `nfiles=1`, the items go to the file `fname`. Else they go to `PART_00000.ffr` and so on in the folder `fname`,
+    which is created. An error in any process is raised here.
 
     >>> from anyrecord.compat.ffrecord import FileReader, utils
     >>> utils.dump([b"a", b"b", b"c"], "parts", nfiles=2)
@@ -49,7 +49,7 @@ def dump(dataset: Any, fname: StrPath, nfiles: int, verbose: bool = False) -> No
 
 
 def _write_all(dataset: Any, parts: list[tuple[int, int, str]], verbose: bool) -> None:
-    # A forked child has the data set already; elsewhere it must be possible to pickle it.
+    # A forked child inherits the data set. With other start methods, it must be possible to pickle the data set.
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
     pool = ProcessPoolExecutor(
         min(len(parts), _MOST_PROCESSES),
@@ -86,5 +86,6 @@ def _warn_of_others(folder: Path, parts: set[str]) -> None:
     others = sorted(str(path) for path in folder.glob("*.ffr") if str(path) not in parts)
     if others:
         warnings.warn(
-            f"{folder} has other files, which will be read with the parts: {', '.join(others[:3])}", stacklevel=3
+            f"{folder} contains other .ffr files, which readers of the folder will also read: {', '.join(others[:3])}",
+            stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""`FileWriter`: samples in, one file out, which appears when it is closed."""
+"""`FileWriter`: writes samples to one file, which appears when the writer is closed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from anyrecord.compat.runtime_errors import runtime_error
 __all__ = ["FileWriter"]
 
 
-_ENTRY_BYTES = 12  # in the table, for each sample
+_ENTRY_BYTES = 12  # bytes in the table for each sample
 
 
 class FileWriter:
     """Writes exactly `n` samples to `fname`, which must end with `.ffr`.
 
-    The file appears, or replaces an older one, at `close()`. Closing with fewer samples is a `RuntimeError` and leaves
-    the writer open. A writer that is dropped when it has all samples is closed; dropped with fewer, it publishes
-    nothing and gives a `RuntimeWarning`.
+    `close()` publishes the file and replaces an older one. Closing with fewer samples raises `RuntimeError` and leaves
+    the writer open. A writer that is garbage-collected with all samples is closed. With fewer samples, it publishes
+    nothing and issues a `RuntimeWarning`.
 
     >>> from anyrecord.compat.ffrecord import FileWriter
     >>> writer = FileWriter("doc.ffr", 2)
@@ -44,12 +44,14 @@ class FileWriter:
             raise AssertionError(f"fname must be a path that ends with .ffr, not {path!r}")
         self._n = operator.index(n)
         if not 0 <= self._n <= (1 << 62) // _ENTRY_BYTES:
-            raise ValueError(f"the number of samples cannot be {self._n}")
+            raise ValueError(
+                f"n={self._n} is not valid: the number of samples must be from 0 to {(1 << 62) // _ENTRY_BYTES}"
+            )
         try:
             free = shutil.disk_usage(os.path.dirname(path) or os.curdir).free
             if self._n * _ENTRY_BYTES > free:
                 raise MemoryError(f"the table of {self._n} samples alone needs {self._n * _ENTRY_BYTES} bytes of disk")
-            # Absolute: a dropped writer publishes later, when the working directory may be another.
+            # An absolute path, because the working directory can change before the writer is closed.
             target = os.path.abspath(path)
             self._writer = anyrecord.create(target, format="ffrecord", overwrite=True, num_records=self._n)
         except OSError as error:
@@ -65,11 +67,11 @@ class FileWriter:
 
     @property
     def count(self) -> int:
-        """How many were written."""
+        """How many samples were written."""
         return self._writer.num_records
 
     def write_one(self, data: Any) -> None:
-        """Writes a sample: all bytes of `bytes`, or of any other C-contiguous buffer."""
+        """Writes a sample: `bytes`, or all bytes of any other C-contiguous buffer."""
         if self.count >= self._n:
             raise RuntimeError(f"'count < n' failed. Exceed total number of samples: {self._n}")
         try:
@@ -78,7 +80,7 @@ class FileWriter:
             raise runtime_error(f"'res == len_i' failed. Sample {self.count}: not written", error) from error
 
     def close(self) -> None:
-        """Makes the file appear. A second call does nothing."""
+        """Publishes the file. A second call does nothing."""
         if self._writer.closed:
             return
         if self.count != self._n:
@@ -110,7 +112,7 @@ class FileWriter:
         self._finish()
 
     def _finish(self) -> None:
-        """What becomes of a writer that is dropped, also at the end of the process."""
+        """Closes or discards a writer that is garbage-collected, or still open at the end of the process."""
         if self._pid != os.getpid() or self._writer.closed:
             return
         if self.count == self._n:
@@ -130,6 +132,6 @@ _ALIVE: weakref.WeakSet[FileWriter] = weakref.WeakSet()
 
 @atexit.register
 def _finish_at_exit() -> None:
-    """Registered after the function that discards open writers, so called before it."""
+    """Finishes open writers at exit. It runs before `_writer` discards them, because it is registered later."""
     for writer in list(_ALIVE):
         writer._finish()

@@ -1,4 +1,4 @@
-"""A drop-in for `recordio`: change the import line, and nothing else.
+"""A drop-in replacement for `recordio`: you only change the import line.
 
 >>> from anyrecord.compat import recordio
 >>> writer = recordio.Writer("doc.recordio")
@@ -10,10 +10,10 @@
 (b'World,', b'RecordIO!', None)
 >>> scanner.close()
 
-The classes of the Python binding are here, and what only the Go library has, under Python names: `new_writer`,
-`load_index`, `new_scanner`, `FileList` and `FileListScanner`. Where the original crashes, hangs, leaks or loses data,
-this raises or does what was meant; `docs/compat-recordio.md` lists each difference. New code is better off with
-`anyrecord` itself.
+This package has the classes of the Python binding. It also has what only the Go library has, under Python names:
+`new_writer`, `load_index`, `new_scanner`, `FileList` and `FileListScanner`. If the original crashes, hangs, leaks or
+loses data, this package raises an error or does what was intended. `docs/compat-recordio.md` lists each difference. In
+new code, use `anyrecord` itself.
 """
 
 from anyrecord.compat.recordio import recordio as recordio

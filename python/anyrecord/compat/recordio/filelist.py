@@ -16,7 +16,7 @@ __all__ = ["FileList"]
 
 
 class FileList:
-    """Files in the order given, which may be none, empty ones, or the same one twice.
+    """A list of files, in the given order. It can be empty, contain empty files, or name a file twice.
 
     >>> from anyrecord.compat.recordio import FileList, Writer
     >>> for path, count in (("a.recordio", 2), ("b.recordio", 0), ("c.recordio", 3)):
@@ -27,12 +27,12 @@ class FileList:
     >>> files.total_records(), [files.locate(i) for i in (0, 2, 4, 5)]
     (5, [(0, 0, 0), (2, 0, 0), (2, 0, 2), (-1, -1, -1)])
 
-    The headers of all files are read at once, in parallel; one that is damaged there fails all.
+    The constructor reads the headers of all files, in parallel. It raises an error if one of them is damaged.
     """
 
     def __init__(self, paths: Iterable[StrPath]) -> None:
         if isinstance(paths, str | bytes):
-            raise TypeError(f"a FileList is of a list of paths, not of one {type(paths).__name__}")
+            raise TypeError(f"FileList takes a list of paths, not one {type(paths).__name__}")
         names = [path_text(path) for path in paths]
         self._records: anyrecord.Records | None = None
         self._ends: list[int] = []
@@ -59,7 +59,7 @@ class FileList:
         return self._ends[-1] if self._ends else 0
 
     def locate(self, index: SupportsIndex) -> tuple[int, int, int]:
-        """The file of a record, its chunk there, its number in that; `(-1, -1, -1)` where there is no such record."""
+        """Returns the file of a record, its chunk and its row, or `(-1, -1, -1)` if there is no such record."""
         records, number = self._opened(), operator.index(index)
         if records is None or not 0 <= number < self._ends[-1]:
             return -1, -1, -1
@@ -67,7 +67,7 @@ class FileList:
         return bisect_right(self._ends, number), place.chunk, place.row
 
     def close(self) -> None:
-        """Gives the files back; scanners go on. A second call does nothing."""
+        """Closes the list. Scanners of the list continue to work. A second call does nothing."""
         self._is_closed, self._records = True, None
 
     def __enter__(self) -> Self:
@@ -78,14 +78,14 @@ class FileList:
         self.close()
 
     def _opened(self) -> anyrecord.Records | None:
-        """The records; None where there are no files."""
+        """The records. None if the list has no files. Raises if the list is closed."""
         if self._is_closed:
             raise runtime_error("", anyrecord.ClosedError("this list of files is closed; make a new one"))
         return self._records
 
 
 def _counts(records: anyrecord.Records, paths: list[str]) -> dict[str, int]:
-    """How many records each of the paths has, all of them different, from where each record is."""
+    """How many records each of the distinct paths has. A binary search finds where each file begins."""
     numbers = {path: number for number, path in enumerate(paths)}
     begins = [
         bisect_left(range(len(records)), number, key=lambda index: numbers[records.locate(index).path])

@@ -1,4 +1,4 @@
-"""`Index`: how many records and chunks a file has, and which is where."""
+"""`Index`: counts the records and chunks of a file, and locates records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Index", "load_index"]
 
 
 class Index:
-    """The table of a file, from the headers of its chunks; no record is read.
+    """The table of a file, from the headers of its chunks. It reads no records.
 
     >>> from anyrecord.compat.recordio import Index, Scanner, Writer
     >>> with Writer("doc.recordio") as writer:
@@ -26,7 +26,8 @@ class Index:
     >>> [Scanner("doc.recordio", start, 1, index).record() for start in range(2)]
     [b'one', b'two']
 
-    Any number of scanners may share it, at the same time; the headers are read once. They go on after it is closed.
+    Any number of scanners can share an index at the same time; the headers are read once. Scanners continue to work
+    after the index is closed.
     """
 
     def __init__(self, path: StrPath) -> None:
@@ -54,7 +55,7 @@ class Index:
         return self._counts[1]
 
     def locate(self, index: SupportsIndex) -> tuple[int, int]:
-        """The chunk of a record and its number there; `(-1, -1)` where there is no such record."""
+        """Returns the chunk of a record and its row in the chunk. `(-1, -1)` if there is no such record."""
         records, number = self._opened(), operator.index(index)
         if not 0 <= number < len(records):
             return -1, -1
@@ -62,7 +63,7 @@ class Index:
         return place.chunk, place.row
 
     def close(self) -> None:
-        """Gives the file back. A second call does nothing; an open file stays open."""
+        """Closes the index. A second call does nothing. A file object that you passed stays open."""
         self._records = None
 
     def __enter__(self) -> Self:
@@ -79,14 +80,14 @@ class Index:
         return records
 
     def _records_of_path(self, path: str) -> anyrecord.Records:
-        """The records of `path`, which this must be the index of."""
+        """The records of `path`. Raises FormatError if this is the index of another file."""
         records = self._opened()
         if _identity(regular_file(path)) == self._identity:
             return records
         return self._checked(records_of(path))
 
     def _records_of_file(self, file: BinaryIO) -> anyrecord.Records:
-        """The records of an open file, which this must be the index of."""
+        """The records of an open file. Raises FormatError if this is the index of another file."""
         records = self._opened()
         return records if self._identity is file else self._checked(records_of(file))
 
@@ -97,7 +98,8 @@ class Index:
         expected = "{} records in {} chunks".format(*self._counts)
         seen = "{} records in {} chunks".format(*found)
         raise anyrecord.FormatError(
-            f"the index is of another file than {records.paths[0]}: expected {expected}, found {seen}; load its own",
+            f"the index belongs to another file, not to {records.paths[0]}: expected {expected}, found {seen}; "
+            "load the index of this file",
             path=records.paths[0],
             expected=expected,
             found=seen,
@@ -105,7 +107,7 @@ class Index:
 
 
 def load_index(file: BinaryIO) -> Index:
-    """The index of an open file, which is read from its beginning wherever it stands.
+    """Loads the index of an open file. It reads the file from the beginning, whatever its position is.
 
     >>> import io
     >>> from anyrecord.compat.recordio import load_index, new_writer

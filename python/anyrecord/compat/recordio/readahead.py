@@ -1,4 +1,4 @@
-"""`FileListScanner`: records of many files, read ahead in a thread of its own."""
+"""`FileListScanner`: reads records of many files ahead in a separate thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_BYTES: Final = 64 << 20
 
 
 class FileListScanner:
-    """An iterator over `length` records from `start` on; over all up to the end if it is negative.
+    """An iterator over `length` records, beginning at `start`. A negative `length` means all records to the end.
 
     >>> from anyrecord.compat.recordio import FileList, FileListScanner, Writer
     >>> for path in ("a.recordio", "b.recordio"):
@@ -32,14 +32,14 @@ class FileListScanner:
     ...     print(list(scanner), scanner.error())
     [b'a1', b'b0'] None
 
-    Reading begins with the first record asked for, and stays at most 1000 records or 64 MiB ahead. What goes wrong is
-    raised after the records before it, and again at every further call; `error()` has it, too. In a forked child it
-    goes on where the parent was, with a thread of the child's own.
+    Reading starts when you ask for the first record. It stays at most 1000 records or 64 MiB ahead. An error is raised
+    after the records before it, and again at every further call. `error()` returns it, too. In a forked child, the
+    iterator continues at the position of the parent, with a new thread.
     """
 
     def __init__(self, file_list: FileList, start: SupportsIndex = 0, length: SupportsIndex = -1) -> None:
         if not isinstance(file_list, FileList):
-            raise TypeError(f"file_list is a FileList, not {type(file_list).__name__}")
+            raise TypeError(f"file_list must be a FileList, not {type(file_list).__name__}")
         records = file_list._opened()
         part = bounds(file_list.total_records(), start, length)
         self._is_closed = False
@@ -57,14 +57,14 @@ class FileListScanner:
         self._refuse_closed()
         if self._error is not None:
             raise self._error
-        if self._ahead.is_of_another_process:  # whose thread and locks are not ours
+        if self._ahead.is_of_another_process:  # after a fork: its thread does not exist in this process
             self._finalizer.detach()
             self._use(_Ahead(self._ahead.records, self._ahead.taken))
         record = self._ahead.take()
         if record is not None:
             return record
-        self._refuse_closed()  # while it was waiting
-        self._let_go()
+        self._refuse_closed()  # another thread may have closed the scanner during the wait
+        self._release()
         if (error := self._ahead.error) is None:
             raise StopIteration
         self._error = read_error(error)
@@ -74,23 +74,23 @@ class FileListScanner:
         if self._is_closed:
             raise runtime_error("", anyrecord.ClosedError("this scanner is closed; make a new one"))
 
-    def _let_go(self) -> None:
-        """Ends the thread and gives the files back now, whoever still refers to this or to its error."""
+    def _release(self) -> None:
+        """Ends the thread and releases the files now, even if the scanner or its error is still referenced."""
         self._finalizer()
         self._ahead.records = ()
 
     def chan(self) -> Self:
-        """The records, as an iterator: itself."""
+        """Returns the scanner itself, which is an iterator over the records."""
         return self
 
     def error(self) -> Exception | None:
-        """What went wrong; None if nothing did, also at the end."""
+        """Returns the error that stopped the scanner. None if there was none, also at the end."""
         return self._error
 
     def close(self) -> None:
-        """Stops reading and gives the files back. A second call does nothing."""
+        """Stops reading and closes the files. A second call does nothing."""
         self._is_closed = True
-        self._let_go()
+        self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -100,8 +100,10 @@ class FileListScanner:
 
 
 class _Ahead:
-    """Records between the thread that reads them and those that take them. It knows nothing of the scanner, which
-    can so be dropped while the thread runs."""
+    """The queue between the thread that reads records and the threads that take them.
+
+    It has no reference to the scanner, so the scanner can be garbage-collected while the thread runs.
+    """
 
     def __init__(self, records: Sequence[bytes], taken: int) -> None:
         self.records = records
@@ -120,7 +122,7 @@ class _Ahead:
         return self._process != os.getpid()
 
     def take(self) -> bytes | None:
-        """The next record; None at the end, at an error, and when stopped."""
+        """Returns the next record. None at the end, at an error, and after `stop`."""
         with self._changed:
             if self._thread is None and self._alone is None and not self._is_over:
                 self._start()
@@ -140,7 +142,7 @@ class _Ahead:
         thread = threading.Thread(target=self._read, args=(records,), name="FileListScanner", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the system has no thread for us: nothing is read ahead
+        except RuntimeError:  # the system cannot start a thread: read without read-ahead
             self._alone = iter(records)
         else:
             self._thread = thread
@@ -157,7 +159,7 @@ class _Ahead:
         return record
 
     def stop(self) -> None:
-        """Ends the thread and forgets what it read."""
+        """Ends the thread and drops the records that it has read."""
         if self.is_of_another_process:
             return
         with self._changed:
@@ -173,8 +175,8 @@ class _Ahead:
             for record in records:
                 if not self._put(record):
                     return
-        except Exception as caught:  # whatever it is, it belongs to the one who takes
-            error = caught.with_traceback(None)  # which would refer to the records
+        except Exception as caught:  # any error is passed to the thread that takes records
+            error = caught.with_traceback(None)  # a traceback would keep the records alive
         with self._changed:
             self.error, self._is_over = error, True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""`recordio.recordio`: the module that the classes of the Python binding are in, for code that names it."""
+"""`recordio.recordio`: the original's module of the Python binding, for code that imports from it."""
 
 from anyrecord.compat.recordio.index import Index
 from anyrecord.compat.recordio.scanner import Scanner

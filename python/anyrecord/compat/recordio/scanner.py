@@ -1,4 +1,4 @@
-"""`Scanner` and `new_scanner`: a range of records, one after the other."""
+"""`Scanner` and `new_scanner`: read a range of records in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RangeScanner", "Scanner", "new_scanner"]
 
 
 class _Range:
-    """Records of a range in order, up to an error, which then stays; closed once and for all."""
+    """The records of a range, in order, up to the first error. The error stays. It cannot be opened again."""
 
     _records: Iterator[bytes] | None
     _error: Exception | None = None
@@ -23,20 +23,20 @@ class _Range:
         self._records = iter(records[bounds(len(records), start, length)])
 
     def _next(self) -> bytes | None:
-        """The next record, or None: at the end, and where there is an error."""
+        """Returns the next record. None at the end and at an error."""
         if self._records is None:
             raise runtime_error("", anyrecord.ClosedError("this scanner is closed; make a new one"))
         try:
             record = next(self._records, None)
         except (anyrecord.RecordError, OSError) as error:
             record, self._error = None, read_error(error)
-            self._error.__cause__ = error.with_traceback(None)  # which would refer to the records
+            self._error.__cause__ = error.with_traceback(None)  # a traceback would keep the records alive
         if record is None:
-            self._records = iter(())  # nothing comes any more: the file is given back
+            self._records = iter(())  # there are no more records: release the file
         return record
 
     def close(self) -> None:
-        """Gives the file back. A second call does nothing; an open file stays open."""
+        """Closes the scanner. A second call does nothing. A file object that you passed stays open."""
         self._records = None
 
     def __enter__(self) -> Self:
@@ -47,7 +47,7 @@ class _Range:
 
 
 class Scanner(_Range):
-    """`len` records of a file from `start` on; all up to the end if it is negative.
+    """Reads `len` records of a file, beginning at `start`. A negative `len` means all records to the end.
 
     >>> from anyrecord.compat.recordio import Scanner, Writer
     >>> with Writer("doc.recordio") as writer:
@@ -62,7 +62,7 @@ class Scanner(_Range):
     >>> list(Scanner("doc.recordio", 8))
     [b'8', b'9']
 
-    It can be used in forked children and from many threads, each of which gets other records.
+    You can use a scanner in forked children and from many threads. Each thread gets different records.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Scanner(_Range):
         self._begin(records, start, len)
 
     def record(self) -> bytes | None:
-        """The next record; None at the end. An error is raised, each time, and is never taken for the end."""
+        """Returns the next record, or None at the end. After an error, every call raises that error."""
         record = self._next()
         if record is None and self._error is not None:
             raise self._error
@@ -88,27 +88,27 @@ class Scanner(_Range):
 
 
 class RangeScanner(_Range):
-    """What `new_scanner` returns: `scan()`, then `record()`, and in the end `error()`."""
+    """The scanner that `new_scanner` returns. Call `scan()`, then `record()`, and at the end `error()`."""
 
     _record: bytes | None = None
 
     def scan(self) -> bool:
-        """Goes to the next record. False at the end and at an error, which `error()` tells apart."""
+        """Moves to the next record. Returns False at the end and at an error. `error()` is None at the end."""
         self._record = self._next()
         return self._record is not None
 
     def record(self) -> bytes:
-        """The record that `scan()` went to."""
+        """Returns the record that `scan()` moved to."""
         if self._record is None:
-            raise RuntimeError("there is no record here: the last scan() was not True; call it before record()")
+            raise RuntimeError("there is no current record; call record() only after scan() has returned True")
         return self._record
 
     def error(self) -> Exception | None:
-        """What went wrong; None if nothing did, also at the end."""
+        """Returns the error that stopped the scanner. None if there was none, also at the end."""
         return self._error
 
     def close(self) -> None:
-        """Lets go of the open file, which stays open. A second call does nothing."""
+        """Closes the scanner. The file object stays open. A second call does nothing."""
         super().close()
         self._record = None
 
@@ -116,7 +116,7 @@ class RangeScanner(_Range):
 def new_scanner(
     file: BinaryIO, index: Index | None = None, start: SupportsIndex = 0, length: SupportsIndex = -1
 ) -> RangeScanner:
-    """A scanner of `length` records of an open file from `start` on; of all up to the end if it is negative.
+    """Returns a scanner of `length` records of an open file, beginning at `start`. Negative means all to the end.
 
     >>> import io
     >>> from anyrecord.compat.recordio import load_index, new_scanner, new_writer
@@ -133,7 +133,7 @@ def new_scanner(
     >>> scanner.error() is None
     True
 
-    Scanners of one file may share its index, also where they take turns or run in threads.
+    Scanners of one file can share its index, even if they are used alternately or in different threads.
     """
     file_object(file, "read")
     table = load_index(file) if index is None else _an_index(index)
@@ -147,8 +147,8 @@ def new_scanner(
 
 
 def _an_index(index: Index) -> Index:
-    """An index that was given, checked: not something else, and not closed."""
+    """Checks that the argument is an index and is not closed."""
     if not isinstance(index, Index):
-        raise TypeError(f"index is an Index, not {type(index).__name__}")
+        raise TypeError(f"index must be an Index, not {type(index).__name__}")
     index._opened()
     return index

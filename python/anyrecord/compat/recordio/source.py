@@ -1,4 +1,4 @@
-"""What is common to all that reads: paths and open files as records, ranges, and the lines that the original has."""
+"""Helpers of all readers: open paths and file objects, compute ranges, and add the original's error messages."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, SupportsIndex
 
 import anyrecord
 from anyrecord.compat._types import StrPath
-from anyrecord.compat.recordio.turns import TurnTaking
+from anyrecord.compat.recordio.shared_file import SharedFile
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["StrPath", "bounds", "chunks_of", "file_object", "path_text", "read_error", "records_of", "regular_file"]
 
 
 def path_text(path: Any) -> str:
-    """A path as text. What is none has no `encode`, says the original."""
+    """A path as text. Raises AttributeError for anything else, as the original does."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         kind = type(text).__name__
-        raise AttributeError(f"'{kind}' object has no attribute 'encode': a path is a str or a PathLike of one")
+        raise AttributeError(f"'{kind}' object has no attribute 'encode': pass the path as a str or a PathLike of str")
     return text
 
 
 def regular_file(path: str) -> os.stat_result:
-    """The state of a file of that very name: here, `*`, `@` and brackets have no meaning."""
+    """The status of the file with exactly this name. `*`, `@` and brackets have no special meaning here."""
     state = os.stat(path)
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -34,26 +34,26 @@ def regular_file(path: str) -> os.stat_result:
 
 
 def file_object(file: Any, method: str) -> Any:
-    """An open file, checked."""
+    """Checks that the argument is an open file with this method."""
     if not hasattr(file, method):
-        raise TypeError(f"an open file with {method}() is needed, not {type(file).__name__}")
+        raise TypeError(f"pass an open file with {method}(), not {type(file).__name__}")
     return file
 
 
 def records_of(source: Any) -> anyrecord.Records:
-    """The records of a path, of several, or of an open file."""
-    if hasattr(source, "read") and not isinstance(source, io.BytesIO):  # whose bytes are copied
-        source = TurnTaking(source)
+    """Opens the records of a path, of several paths, or of an open file."""
+    if hasattr(source, "read") and not isinstance(source, io.BytesIO):  # the bytes of a BytesIO are copied
+        source = SharedFile(source)
     return anyrecord.open(source, format="recordio")
 
 
 def chunks_of(records: anyrecord.Records) -> int:
-    """How many chunks a file has; there are none without records."""
+    """How many chunks a file has. A file without records has none."""
     return records.locate(len(records) - 1).chunk + 1 if len(records) else 0
 
 
 def bounds(total: int, start: SupportsIndex, length: SupportsIndex) -> slice:
-    """The part of `total` records from `start` on: `length` of them, or all up to the end if it is negative.
+    """The slice of `length` out of `total` records, beginning at `start`. A negative `length` means all to the end.
 
     >>> bounds(10, 2, 3), bounds(10, -5, -1), bounds(10, 8, 100), bounds(10, 11, -1)
     (slice(2, 5, None), slice(0, 10, None), slice(8, 10, None), slice(10, 10, None))
@@ -64,7 +64,7 @@ def bounds(total: int, start: SupportsIndex, length: SupportsIndex) -> slice:
 
 
 def read_error(error: Exception) -> Exception:
-    """What is wrong with a record, beginning with the line that the original has for it."""
+    """Returns the error of a read as a RuntimeError whose first line is the original's message."""
     if isinstance(error, anyrecord.ClosedError):
         return runtime_error("", error)
     known = isinstance(error, anyrecord.ChecksumError)

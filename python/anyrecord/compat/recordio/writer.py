@@ -1,4 +1,4 @@
-"""`Writer` and `new_writer`: records in, chunks out."""
+"""`Writer` and `new_writer`: write records to a path or to an open file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from anyrecord.compat.runtime_errors import runtime_error
 __all__ = ["GZIP", "NO_COMPRESSION", "SNAPPY", "ChunkWriter", "Writer", "new_writer"]
 
 NO_COMPRESSION: Final = 0
-"""Records as they are."""
+"""Records are not compressed."""
 SNAPPY: Final = 1
 """The snappy framing format; the default."""
 GZIP: Final = 2
@@ -24,7 +24,7 @@ _CODECS: Final[dict[int, Literal["none", "snappy", "gzip"]]] = {NO_COMPRESSION: 
 
 
 class _Output:
-    """A writer that says what the original says."""
+    """A writer that raises the original's error messages."""
 
     _out: anyrecord.Writer
     _chunk_bytes = 32 << 20
@@ -36,8 +36,8 @@ class _Output:
         size = memoryview(record).nbytes
         if size >= self._chunk_bytes:
             raise ValueError(
-                "Cannot write big record close to the chunk size: "
-                f"it has {size} bytes, and in chunks of {self._chunk_bytes} the largest has {self._chunk_bytes - 1}"
+                "Cannot write big record close to the chunk size: it has "
+                f"{size} bytes, and with chunks of {self._chunk_bytes} bytes the largest is {self._chunk_bytes - 1}"
             )
         try:
             self._out.write(record)
@@ -45,7 +45,7 @@ class _Output:
             raise runtime_error("Failed to write chunk data", error) from error
 
     def close(self) -> None:
-        """Writes what is left, and makes the file whole. A second call does nothing."""
+        """Writes the last chunk and finishes the file. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -77,8 +77,8 @@ class _Output:
 class Writer(_Output):
     """Writes a file in chunks of 32 MiB with snappy.
 
-    The file appears, or replaces an older one, at `close()`. A writer that is dropped before publishes nothing and
-    gives a `RuntimeWarning`; so does an exception inside `with`, without the warning.
+    `close()` publishes the file and replaces an older one. If an exception leaves the `with` block, nothing is
+    published. A writer that is garbage-collected before `close()` publishes nothing and issues a `RuntimeWarning`.
 
     >>> from anyrecord.compat.recordio import Index, Writer
     >>> writer = Writer("doc.recordio")
@@ -99,46 +99,48 @@ class Writer(_Output):
             raise runtime_error(f"Failed to create recordio file: {name}", error) from error
 
     def write(self, record: bytes) -> None:
-        """Writes a record of less than 32 MiB: `bytes`, and nothing else."""
+        """Writes a record. It must be `bytes` and smaller than 32 MiB."""
         if not isinstance(record, bytes):
             raise ValueError(f"record is not a bytes type, got: {type(record)}")
         self._put(record)
 
 
 class ChunkWriter(_Output):
-    """What `new_writer` returns."""
+    """The writer that `new_writer` returns."""
 
     def __init__(self, file: BinaryIO, chunk_bytes: int, codec: Literal["none", "snappy", "gzip"]) -> None:
         self._file, self._chunk_bytes = file, chunk_bytes
         self._out = anyrecord.create(file, format="recordio", codec=codec, chunk_bytes=chunk_bytes)
 
     def write(self, record: bytes | bytearray | memoryview) -> int:
-        """Writes a record, which is copied, and returns its length."""
+        """Writes a copy of a record and returns its length."""
         before = self._out.num_bytes
         self._put(record)
         return self._out.num_bytes - before
 
     def close(self) -> None:
-        """Writes what is left and closes the file; one in memory stays open. A second call does nothing."""
+        """Writes the last chunk and closes the file. A `BytesIO` stays open. A second call does nothing."""
         if self._is_closed:
             return
         try:
             super().close()
         finally:
-            self._let_go()
+            self._close_file()
 
     def _discard(self) -> None:
         super()._discard()
-        self._let_go()
+        self._close_file()
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if not isinstance(self._file, io.BytesIO) and hasattr(self._file, "close"):
             self._file.close()
 
 
 def new_writer(file: BinaryIO, max_chunk_size: SupportsIndex = -1, compressor: SupportsIndex = -1) -> ChunkWriter:
-    """A writer to an open file: chunks of 32 MiB unless `max_chunk_size` is positive, snappy unless `compressor` is
-    `NO_COMPRESSION`, `SNAPPY` or `GZIP`.
+    """Returns a writer to an open file.
+
+    Chunks have 32 MiB unless `max_chunk_size` is positive. `compressor` is `NO_COMPRESSION`, `SNAPPY` or `GZIP`; a
+    negative number means snappy.
 
     >>> from anyrecord.compat.recordio import NO_COMPRESSION, new_writer
     >>> with open("doc.recordio", "wb") as file:
@@ -151,5 +153,5 @@ def new_writer(file: BinaryIO, max_chunk_size: SupportsIndex = -1, compressor: S
     size, number = operator.index(max_chunk_size), operator.index(compressor)
     codec = _CODECS.get(SNAPPY if number < 0 else number)
     if codec is None:
-        raise ValueError(f"Unknown compressor ID: {number}; 0 is none, 1 snappy, 2 gzip, and less than 0 snappy")
+        raise ValueError(f"Unknown compressor ID: {number}; pass 0 for none, 1 or less than 0 for snappy, 2 for gzip")
     return ChunkWriter(file, size if size > 0 else ChunkWriter._chunk_bytes, codec)

@@ -1,4 +1,4 @@
-"""`ArrayRecordDataSource`: the records of one file or many by number, as Grain and TFDS read them.
+"""`ArrayRecordDataSource`: random access to the records of one or many files, as Grain and TFDS use it.
 
 >>> from anyrecord.compat.array_record.python import array_record_data_source, array_record_module
 >>> for shard in range(2):
@@ -33,7 +33,7 @@ __all__ = ["ArrayRecordDataSource", "ArrayRecordDataSourcePaths", "FileInstructi
 
 @runtime_checkable
 class FileInstruction(Protocol):
-    """Some records of a file: `take` of them after the first `skip`. TFDS has objects like this."""
+    """A range of the records of a file: `take` records after the first `skip`. TFDS has objects like this."""
 
     filename: str
     skip: int
@@ -52,14 +52,14 @@ class ArrayRecordDataSource:
     """The records of ArrayRecord files, by number, in the order of the files.
 
     `paths` is a path, a path with a range (`"train.array_record[100:200]"`), an object like TFDS's `FileInstruction`,
-    or a sequence of those. Files given by plain paths are opened at once, to count their records. The others say how
-    many they have, and are opened when a record is first read.
+    or a sequence of those. If all are plain paths, the files are opened now to count their records. Else the files are
+    opened when a record is first read; only plain paths among them are opened now to count their records.
 
     `reader_pool_size` and most `reader_options` are accepted and have no effect: reads share one pool of threads.
     """
 
-    _records: Any  # a Readable; None before the files are opened, which makes a quick read fail and a slow one open
-    # A pickle has them: they tell a copy all that it needs to read, without opening files again to count.
+    _records: Any  # a Readable. None before the files are opened: then the fast read fails, and the slow one opens them
+    # A pickle includes these attributes, so a copy can read without opening the files again to count their records.
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class ArrayRecordDataSource:
     @overload
     def __getitem__(self, record_key: Collection[SupportsIndex]) -> list[bytes]: ...
     def __getitem__(self, record_key: Any) -> Any:
-        """The record with a number, or a list of those with the numbers in a list."""
-        # Frameworks call this for each record, with an int that is in range.
+        """Returns the record with this number. For a list of numbers, returns a list of records."""
+        # Fast path: frameworks call this for each record, with an int that is in range.
         try:
             if record_key >= 0:
                 return self._records[record_key]
@@ -109,7 +109,7 @@ class ArrayRecordDataSource:
         return self._unusual(record_key)
 
     def __getitems__(self, record_keys: Collection[SupportsIndex]) -> list[bytes]:
-        """The records with the numbers in a list, in that order, by one batched read."""
+        """Returns the records with these numbers, in that order, with one batched read."""
         if not len(record_keys):
             return []
         smallest: Any = record_keys.min() if hasattr(record_keys, "min") else min(record_keys)  # type: ignore[type-var]
@@ -129,20 +129,20 @@ class ArrayRecordDataSource:
 
     def __iter__(self) -> Iterator[bytes]:
         if type(self).__getitem__ is not ArrayRecordDataSource.__getitem__:
-            # A subclass does something with each record.
+            # A subclass overrides `__getitem__`, for example to decode each record.
             yield from map(self.__getitem__, range(self._num_records))
         elif self._num_records:
             with failures():
                 yield from self._open()
 
     def _unusual(self, key: Any) -> bytes | list[bytes]:
-        """The first read, and what is not an int in range."""
+        """The slow path: the first read, and every key that is not an int in range."""
         try:
             index = operator.index(key)
         except TypeError:
             if (isinstance(key, Sequence) and not isinstance(key, str | bytes)) or getattr(key, "ndim", 0) == 1:
                 return self.__getitems__(key)
-            text = f"a record key is an integer or a list of integers, not {type(key).__name__}"
+            text = f"a record key must be an integer or a list of integers, not {type(key).__name__}"
             raise KeyTypeError(text) from None
         if not 0 <= index < self._num_records:
             raise self._out_of_range(index)
@@ -163,7 +163,7 @@ class ArrayRecordDataSource:
         return KeyRangeError(f"Record key should be in [0, num_records): found {key}, num_records is {len(self)}")
 
     def __repr__(self) -> str:
-        # The same in every process that has the same paths: Grain compares it when it restores a checkpoint.
+        # Grain compares the repr when it restores a checkpoint, so it must be the same in every process.
         digest = hashlib.sha1(usedforsecurity=False)
         for path in self._paths:
             digest.update(path.encode(errors="surrogateescape"))
@@ -192,7 +192,7 @@ def _instruction(path: PathLikeOrFileInstruction) -> Instruction:
         match = _READ_INSTRUCTION.fullmatch(name)
         found = Instruction(match[1], int(match[2]), int(match[3])) if match else Instruction(name)
     if found.end is not None and not 0 <= found.start <= found.end:
-        raise ValueError(f"{found.filename}[{found.start}:{found.end}] is not a range of records")
+        raise ValueError(f"{found.filename}[{found.start}:{found.end}] is not a valid range of records")
     return found
 
 
@@ -209,5 +209,5 @@ def _option_string(options: Mapping[str, object] | str | None) -> str:
 
 
 def imported_as_original() -> None:
-    """Called once this module has been imported as `array_record.python.array_record_data_source`."""
+    """Called when this module was imported as `array_record.python.array_record_data_source`."""
     _flags.define()

@@ -1,4 +1,4 @@
-"""`ArrayRecordWriter` and `ArrayRecordReader`: one file written, one file read.
+"""`ArrayRecordWriter` writes one file, `ArrayRecordReader` reads one file.
 
 >>> from anyrecord.compat.array_record.python import array_record_module
 >>> writer = array_record_module.ArrayRecordWriter("doc.array_record", "group_size:1")
@@ -9,8 +9,8 @@
 >>> reader.num_records(), reader.read(), reader.read([7, 2]), reader.read(-2, -1)
 (10, b'record 0', [b'record 7', b'record 2'], [b'record 8'])
 
-A constructor raises for wrong arguments and wrong options, never for a file: that is seen by `ok()`, and raised as
-RuntimeError by whatever is called next.
+A constructor raises for wrong arguments and wrong options, never for an error of the file. After such an error `ok()`
+is False, and the next call of another method raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _text(name: str, value: object) -> str:
 
 
 class ArrayRecordWriter:
-    """Writes one file, which appears under its name when `close` has finished it."""
+    """Writes one file. The file appears under its name when `close` has finished it."""
 
     __slots__ = ("__weakref__", "_error", "_is_open", "_writer")
 
@@ -57,7 +57,7 @@ class ArrayRecordWriter:
     def write(self, record: bytes, /) -> None:
         """Adds a record."""
         if not isinstance(record, bytes):
-            raise TypeError(f"a record is bytes, not {type(record).__name__}")
+            raise TypeError(f"a record must be bytes, not {type(record).__name__}")
         if self._writer is None:
             raise RuntimeError(self._error or _CLOSED)
         try:
@@ -74,7 +74,7 @@ class ArrayRecordWriter:
         return self._is_open
 
     def close(self) -> None:
-        """Finishes the file and makes it appear. A second call does nothing, unless the file has failed."""
+        """Finishes the file and publishes it. A second call does nothing, or raises again if writing failed."""
         self._is_open = False
         if self._error is not None:
             raise RuntimeError(self._error)
@@ -87,7 +87,7 @@ class ArrayRecordWriter:
         self._writer = None
 
     def _fail(self, error: Exception) -> RuntimeError:
-        """Gives up: nothing is published, and every later call says why."""
+        """Discards the file, so nothing is published. Every later call raises the same error."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.discard()
@@ -102,7 +102,7 @@ class ArrayRecordWriter:
 class ArrayRecordReader:
     """Reads one file: in order with `read()`, or anywhere with `read([...])` and `read(begin, end)`.
 
-    The reads with arguments leave the position of `read()` alone, and many threads may use one reader at once.
+    Reads with arguments do not change the position of `read()`. Many threads can use one reader at the same time.
     """
 
     __slots__ = ("__weakref__", "_cursor", "_error", "_is_open", "_options", "_path", "_records")
@@ -117,7 +117,7 @@ class ArrayRecordReader:
         self._error: str | None = None
         self._records: anyrecord.Records | None = None
         self._cursor: Iterator[bytes] = iter(())
-        self._options: tuple[str | None] | None = None  # not asked for yet
+        self._options: tuple[str | None] | None = None  # None: not read from the file yet
         try:
             self._records = open_one(self._path, table)
             self._cursor = iter(self._records)
@@ -133,15 +133,15 @@ class ArrayRecordReader:
         return self._is_open
 
     def num_records(self) -> int:
-        """How many records there are; 0 where the file could not be opened."""
+        """How many records there are. 0 if the file could not be opened."""
         return 0 if self._records is None else len(self._records)
 
     def record_index(self) -> int:
-        """The number of the record that `read()` gives next."""
+        """The number of the record that `read()` returns next."""
         return self.num_records() - operator.length_hint(self._cursor)
 
     def writer_options_string(self) -> str | None:
-        """The options that the writer left in the file, if it did."""
+        """The options that the writer stored in the file. None if there are none."""
         if self._error is not None:
             return None
         if self._options is None:
@@ -150,11 +150,11 @@ class ArrayRecordReader:
         return self._options[0]
 
     def seek(self, index: SupportsIndex, /) -> None:
-        """Makes `read()` go on at a record. Outside of the file is the end of it."""
+        """Makes `read()` continue at this record. A number out of range means the end of the file."""
         records = self._open()
         position = operator.index(index)
         if not -(2**63) <= position < 2**63:
-            raise TypeError(f"a record number has 64 bits, which {position} has not")
+            raise TypeError(f"the record number {position} does not fit into 64 bits")
         self._cursor = iter(records[position if position >= 0 else len(records) :])
 
     @overload
@@ -164,14 +164,16 @@ class ArrayRecordReader:
     @overload
     def read(self, begin: SupportsIndex, end: SupportsIndex, /) -> list[bytes]: ...
     def read(self, *args: Any) -> bytes | list[bytes]:
-        """The next record; or those with the numbers in a list; or those from `begin` up to `end`."""
+        """Returns the next record, the records with the numbers in a list, or the records from `begin` up to `end`."""
         if not args:
             return self._next()
         if len(args) == 1:
             return self._batch(args[0])
         if len(args) == 2:
             return self._range(*args)
-        raise TypeError(f"read() takes nothing, a list of record numbers, or begin and end, not {len(args)} arguments")
+        raise TypeError(
+            f"read() takes no argument, a list of record numbers, or begin and end, not {len(args)} arguments"
+        )
 
     def read_all(self) -> list[bytes]:
         """All records."""
@@ -180,11 +182,11 @@ class ArrayRecordReader:
             return list(records)
 
     def close(self) -> None:
-        """Gives the file back. A second call does nothing, unless the file could not be opened."""
+        """Closes the file. Raises RuntimeError if the file could not be opened. Else a second call does nothing."""
         self._is_open = False
         if self._error is not None:
             raise RuntimeError(self._error)
-        # Dropped, not closed: another thread may be in the middle of a read.
+        # The references are dropped and the records are not closed, because another thread may still read from them.
         self._records, self._cursor = None, iter(())
 
     def _open(self) -> anyrecord.Records:
@@ -219,7 +221,7 @@ class ArrayRecordReader:
         except FAILURES as error:
             raise failure(error) from error
         except (IndexError, TypeError):
-            pass  # found again below, where it is told exactly
+            pass  # the code below raises the precise error
         positions = _record_numbers(indices)
         beyond = next((position for position in positions if position >= len(records)), None)
         if beyond is not None:
@@ -239,15 +241,15 @@ def _record_numbers(indices: Any) -> list[int]:
     kind = type(indices)
     is_sequence = hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
     if not is_sequence or isinstance(indices, str | bytes | Mapping):
-        raise TypeError(f"record numbers are given as a list, a tuple, a range or an array, not {kind.__name__}")
+        raise TypeError(f"pass record numbers as a list, a tuple, a range or an array, not {kind.__name__}")
     positions = [_record_number(index) for index in (indices.tolist() if hasattr(indices, "dtype") else indices)]
     wrong = next((position for position in positions if not 0 <= position < 2**64), None)
     if wrong is not None:
-        raise TypeError(f"a record number is from 0 to 2**64 - 1, which {wrong} is not")
+        raise TypeError(f"the record number {wrong} is not valid: it must be from 0 to 2**64 - 1")
     return positions
 
 
 def _record_number(index: Any) -> int:
     if getattr(getattr(index, "dtype", None), "kind", "") == "b":
-        return int(index)  # numpy's bool, which is no index
+        return int(index)  # numpy's bool has no `__index__`
     return operator.index(index)

@@ -1,7 +1,7 @@
-"""A drop-in for `ffrecord.torch`: data sets that are asked for a batch at a time, and a loader that can skip steps.
+"""A drop-in replacement for `ffrecord.torch`: data sets that read batches, and a loader that can skip steps.
 
-Nothing in PyTorch is changed by the import. PyTorch's own `DataLoader`, `Subset` and `random_split` work on these data
-sets, too, and read a batch at a time.
+The import changes nothing in PyTorch. PyTorch's own `DataLoader`, `Subset` and `random_split` also work with these data
+sets and read one batch at a time.
 """
 
 try:

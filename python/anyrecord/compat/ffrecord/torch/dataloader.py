@@ -1,4 +1,4 @@
-"""`DataLoader`: PyTorch's, which can begin an epoch at a later step."""
+"""`DataLoader`: PyTorch's `DataLoader` that can also start an epoch at a later step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader(torch.utils.data.DataLoader):
-    """PyTorch's `DataLoader` with `set_step`, and with positional arguments in the order that ffrecord has.
+    """PyTorch's `DataLoader` with `set_step`, and with the positional arguments of ffrecord.
 
-    What else PyTorch's takes (`multiprocessing_context`, `in_order` and so on) is given by keyword.
+    Pass other arguments of PyTorch's loader (`multiprocessing_context`, `in_order` and so on) by keyword.
 
-    A `Dataset` of this package is asked for a whole batch at a time: PyTorch does that by itself for data sets with
-    `__getitems__`. Steps are skipped where the indices come from, so nothing of them is read.
+    A `Dataset` of this package gets the indices of a whole batch in one call: PyTorch does that for data sets with
+    `__getitems__`. Skipped steps read no data, because their indices are skipped.
 
     >>> from anyrecord.compat.ffrecord import FileWriter
     >>> from anyrecord.compat.ffrecord.torch import DataLoader, Dataset
@@ -50,7 +50,7 @@ class DataLoader(torch.utils.data.DataLoader):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        generator: Any = None,  # PyTorch has multiprocessing_context in this place
+        generator: Any = None,  # in PyTorch, multiprocessing_context has this position
         *,
         prefetch_factor: int | None = 2,
         persistent_workers: bool = False,
@@ -74,13 +74,13 @@ class DataLoader(torch.utils.data.DataLoader):
             timeout=timeout,
             worker_init_fn=worker_init_fn,
             generator=generator,
-            prefetch_factor=prefetch_factor if num_workers else None,  # without workers PyTorch refuses any
+            prefetch_factor=prefetch_factor if num_workers else None,  # without workers PyTorch accepts only None
             persistent_workers=persistent_workers,
             **options,
         )
 
     def set_step(self, step: int) -> None:
-        """Skips the first `step` batches of every epoch that begins from now on, until it is set to 0 again."""
+        """Skips the first `step` batches of every epoch that starts after this call, until you set it to 0 again."""
         if not self.skippable or isinstance(self.dataset, torch.utils.data.IterableDataset):
             raise AssertionError("This dataloader is not skippable")
         batches = len(super()._index_sampler)
@@ -90,7 +90,7 @@ class DataLoader(torch.utils.data.DataLoader):
 
     @property
     def _index_sampler(self) -> Any:
-        """Where PyTorch's iterators get indices from, and the length of an epoch."""
+        """The sampler that PyTorch's iterators take indices and the length of an epoch from."""
         indices = super()._index_sampler
         if isinstance(self.dataset, torch.utils.data.IterableDataset):
             return indices
@@ -98,13 +98,13 @@ class DataLoader(torch.utils.data.DataLoader):
 
 
 class _Position:
-    """The step to begin with. Iterators of persistent workers outlive an epoch and look here at the next one."""
+    """The step to start at. Iterators of persistent workers live longer than an epoch and read it at the next one."""
 
     step = 0
 
 
 class _Steps:
-    """Batches of indices from the current step on."""
+    """Batches of indices, beginning at the current step."""
 
     def __init__(self, indices: Any, position: _Position, alone: bool) -> None:
         self.indices, self.position, self.alone = indices, position, alone
@@ -114,5 +114,5 @@ class _Steps:
 
     def __iter__(self) -> Iterator[Any]:
         steps = islice(self.indices, self.position.step, None)
-        # Without batches, a data set of this package is still asked for a list.
+        # Without batching, a data set of this package still gets a list of indices.
         return ([index] for index in steps) if self.alone else steps

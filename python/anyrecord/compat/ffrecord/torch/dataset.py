@@ -1,4 +1,4 @@
-"""Data sets that are asked for many samples at once: `dataset[[3, 1, 4]]`."""
+"""Data sets that return many samples in one call: `dataset[[3, 1, 4]]`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["ConcatDataset", "Dataset", "ReaderRegistry", "Subset"]
 
 
 class ReaderRegistry:
-    """Something that has readers, or other registries, among its attributes."""
+    """An object with readers, or other registries, among its attributes."""
 
     def ffreaders(self) -> list[FileReader]:
-        """All readers: its own, and those of the registries and lists that it has."""
+        """Returns all readers: its own, and those of the registries and containers among its attributes."""
         return list({id(reader): reader for reader in _readers(self, set())}.values())
 
 
@@ -43,10 +43,10 @@ def _readers(thing: object, seen: set[int]) -> Iterator[FileReader]:
 
 
 class Dataset(torch.utils.data.Dataset, ReaderRegistry):
-    """A data set that reads a batch at a time. Subclass it, and define `process`, or your own `__getitem__`.
+    """A data set that reads one batch at a time. Subclass it and define one of these:
 
-    - `process(indices, data)` gets the indices of a batch and a list of byte arrays, and returns a list of samples;
-    - or `__init__`, `__len__` and `__getitem__(indices)` are yours, with a `FileReader` for the reading.
+    - `process(indices, data)`: it gets the indices of a batch and a list of byte arrays, and returns a list of samples.
+    - `__init__`, `__len__` and `__getitem__(indices)`: read with your own `FileReader`.
 
     >>> from anyrecord.compat.ffrecord import FileWriter
     >>> from anyrecord.compat.ffrecord.torch import Dataset
@@ -76,11 +76,11 @@ class Dataset(torch.utils.data.Dataset, ReaderRegistry):
         return _one(self, indices)
 
     def __getitems__(self, indices: list[int]) -> Any:
-        """A batch, as PyTorch asks for it."""
+        """Returns a batch. PyTorch calls this method."""
         return self[indices]
 
     def process(self, indices: Any, data: list[Any]) -> Any:
-        """Makes samples of the bytes of a batch."""
+        """Turns the bytes of a batch into samples."""
         raise NotImplementedError("define process(self, indices, data) in your data set")
 
     def __add__(self, other: Any) -> ConcatDataset:
@@ -88,7 +88,7 @@ class Dataset(torch.utils.data.Dataset, ReaderRegistry):
 
 
 def _one(dataset: Dataset, index: Any) -> Any:
-    """A single sample, which only PyTorch's own classes ask for."""
+    """Returns a single sample. Only PyTorch's own classes ask for one."""
     if not hasattr(type(index), "__index__") or hasattr(index, "__len__"):
         raise TypeError("indices must be a list of index")
     position = operator.index(index)
@@ -114,7 +114,7 @@ class Subset(Dataset):
 
 
 class ConcatDataset(Dataset):
-    """Data sets one after the other; a batch is read with one read of each that it touches."""
+    """Several data sets, one after the other. A batch is read with one call to each data set that it needs."""
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         self.datasets = list(datasets)
@@ -127,7 +127,7 @@ class ConcatDataset(Dataset):
 
     @staticmethod
     def cumsum(sequence: Iterable[Sized]) -> list[int]:
-        """Where each data set ends, if they stand one after the other."""
+        """Returns the position where each data set ends in the concatenation."""
         return list(accumulate(map(len, sequence)))
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class ConcatDataset(Dataset):
         if not isinstance(indices, list | tuple):
             return _one(self, indices)
         places = [self._place(index) for index in indices]
-        wanted: dict[int, list[int]] = {}  # of each data set, the positions in the batch
+        wanted: dict[int, list[int]] = {}  # for each data set, its positions in the batch
         for position, (number, _) in enumerate(places):
             wanted.setdefault(number, []).append(position)
         samples: list[Any] = [None] * len(places)
@@ -148,7 +148,7 @@ class ConcatDataset(Dataset):
         return samples
 
     def _place(self, index: SupportsIndex) -> tuple[int, int]:
-        """The number of a data set, and the index in it."""
+        """The number of the data set, and the index in that data set."""
         position = operator.index(index)
         if position < 0:
             if -position > len(self):

@@ -1,4 +1,4 @@
-"""An open file that several readers use at the same time: each has a position of its own, and they take turns."""
+"""An open file that several readers share. Each reader has its own position, and a lock serialises the reads."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 import weakref
 from typing import Any, BinaryIO
 
-__all__ = ["TurnTaking"]
+__all__ = ["SharedFile"]
 
 _locks: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 
-class TurnTaking:
-    """A file that is sought and read in one go, so that nobody else moves it in between."""
+class SharedFile:
+    """One reader of a shared file. It seeks and reads under a lock, so no other reader moves the file in between."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -22,8 +22,8 @@ class TurnTaking:
         with _making:
             try:
                 self._lock = _locks.setdefault(file, threading.Lock())
-            except TypeError:  # neither hashed nor referred to weakly: it cannot be told apart from others
-                self._lock = _one_for_all
+            except TypeError:  # the object cannot be a key of the dict (not hashable, or no weak references)
+                self._lock = _fallback_lock
         self.name = getattr(file, "name", None) or f"<{type(file).__name__}>"
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
@@ -48,13 +48,13 @@ class TurnTaking:
         return found
 
 
-_one_for_all = threading.Lock()
+_fallback_lock = threading.Lock()
 
 
 def _forked() -> None:
-    """A thread that is not in this process may have held any of the locks."""
-    global _locks, _making, _one_for_all
-    _locks, _making, _one_for_all = weakref.WeakKeyDictionary(), threading.Lock(), threading.Lock()
+    """Replaces all locks in a forked child, because a thread of the parent may have held them."""
+    global _locks, _making, _fallback_lock
+    _locks, _making, _fallback_lock = weakref.WeakKeyDictionary(), threading.Lock(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 from anyrecord.compat.recordio import load_index, new_scanner, new_writer
-from anyrecord.compat.recordio.turns import TurnTaking, _locks
+from anyrecord.compat.recordio.shared_file import SharedFile, _locks
 
 
 class Watched(io.RawIOBase):
@@ -29,7 +29,7 @@ class Watched(io.RawIOBase):
 
 def test_each_reader_has_a_position_of_its_own() -> None:
     file: Any = Watched(b"0123456789")
-    one, two = TurnTaking(file), TurnTaking(file)
+    one, two = SharedFile(file), SharedFile(file)
     assert (one.seek(2), two.seek(-3, 2), one.seek(1, 1)) == (2, 7, 3)
     assert (one.read(2), two.read(2), one.read(1), two.read()) == (b"34", b"78", b"5", b"9")
     assert (one.tell(), two.tell()) == (6, 10)
@@ -38,7 +38,7 @@ def test_each_reader_has_a_position_of_its_own() -> None:
 def test_readers_of_one_file_share_a_lock_and_those_of_others_do_not() -> None:
     file: Any = Watched(b"")
     other: Any = Watched(b"")
-    assert TurnTaking(file)._lock is TurnTaking(file)._lock is not TurnTaking(other)._lock
+    assert SharedFile(file)._lock is SharedFile(file)._lock is not SharedFile(other)._lock
 
 
 def test_scanners_and_indexes_take_turns() -> None:
