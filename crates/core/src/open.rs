@@ -20,7 +20,7 @@ use crate::shard::{RecordRange, Shard, Source};
 use crate::storage::ReadOp;
 use crate::storage::fetch::{Fetch, Queue, fetch};
 use crate::storage::location::{Location, Opened};
-use crate::storage::partial::{Partial, Piece};
+use crate::storage::partial::{FetchedRange, Partial};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -68,17 +68,17 @@ struct How<'a> {
 }
 
 /// A file that is being opened.
-struct Opening<'f> {
+struct PendingFile<'f> {
     location: &'f Location,
     range: RecordRange,
     opened: Opened,
     /// The pieces before `filled` hold bytes that were read. The others are still empty.
-    pieces: Vec<Piece>,
+    pieces: Vec<FetchedRange>,
     filled: usize,
-    state: State,
+    state: TableState,
 }
 
-enum State {
+enum TableState {
     /// The table is not read yet. The next try may need more bytes.
     Trying,
     /// The table was read.
@@ -112,22 +112,22 @@ impl How<'_> {
         files: &'f [(Location, RecordRange)],
         threads: usize,
         cx: &Cx<'_>,
-    ) -> Result<Vec<Opening<'f>>> {
+    ) -> Result<Vec<PendingFile<'f>>> {
         parallel::for_each(files, threads, cx, |(location, range), cx| {
             let opened = location.open(self.options.io, cx.budget.files())?;
             let beginning = 0..BEGINNING.min(opened.storage.len());
             let (state, pieces) = match opened.storage.queue() {
                 // This storage shares no queue with others, so reading them together gains nothing.
-                Queue::Own => (State::Alone, Vec::new()),
-                _ if self.is_without_table(location) => (State::Alone, Vec::new()),
-                _ => (State::Trying, vec![Piece::empty(beginning)]),
+                Queue::Own => (TableState::Alone, Vec::new()),
+                _ if self.is_without_table(location) => (TableState::Alone, Vec::new()),
+                _ => (TableState::Trying, vec![FetchedRange::empty(beginning)]),
             };
-            Ok(Opening { location, range: *range, opened, pieces, filled: 0, state })
+            Ok(PendingFile { location, range: *range, opened, pieces, filled: 0, state })
         })
     }
 
     /// Reads the tables of the files together, except where that gains nothing.
-    fn read_tables(&self, opening: &mut [Opening<'_>], threads: usize, cx: &Cx<'_>) -> Result<()> {
+    fn read_tables(&self, opening: &mut [PendingFile<'_>], threads: usize, cx: &Cx<'_>) -> Result<()> {
         read_missing(&mut still_trying(opening), cx)?;
         let mut left = MOST_BYTES;
         for _ in 0..STEPS {
@@ -143,8 +143,9 @@ impl How<'_> {
     }
 
     /// Opens the remaining files separately, and makes the shards.
-    fn finish(&self, opening: Vec<Opening<'_>>, threads: usize, cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
-        let alone: Vec<_> = opening.iter().filter(|file| !matches!(file.state, State::Done(..))).collect();
+    fn finish(&self, opening: Vec<PendingFile<'_>>, threads: usize, cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
+        let alone: Vec<_> =
+            opening.iter().filter(|file| !matches!(file.state, TableState::Done(..))).collect();
         let sources = parallel::for_each(&alone, threads, cx, |file, cx| {
             let storage = Partial::and_rest(&*file.opened.storage, &file.pieces[..file.filled]);
             let (format, table) =
@@ -152,10 +153,12 @@ impl How<'_> {
             Ok(Source::new(file.opened.clone(), format, table, &self.options))
         })?;
         let mut sources = sources.into_iter();
-        let shard = |file: Opening<'_>| {
+        let shard = |file: PendingFile<'_>| {
             let source = match file.state {
-                State::Done(format, table) => Some(Source::new(file.opened, format, table, &self.options)),
-                State::Trying | State::Alone => sources.next(),
+                TableState::Done(format, table) => {
+                    Some(Source::new(file.opened, format, table, &self.options))
+                }
+                TableState::Trying | TableState::Alone => sources.next(),
             };
             let source = source.ok_or_else(Error::cancellation)?;
             let files = cx.budget.files().clone();
@@ -174,7 +177,7 @@ impl How<'_> {
     }
 
     /// Reads the table of a file from the bytes that are in memory.
-    fn try_one(&self, file: &Opening<'_>, cx: &Cx<'_>) -> Tried {
+    fn try_one(&self, file: &PendingFile<'_>, cx: &Cx<'_>) -> Tried {
         let (options, storage) = (&self.options, Partial::only(&*file.opened.storage, &file.pieces));
         let read = || {
             let format = detect::named_or_detected(self.format, &storage, options, cx)?;
@@ -194,24 +197,24 @@ impl How<'_> {
     }
 }
 
-impl Opening<'_> {
+impl PendingFile<'_> {
     /// Takes the outcome of a try. Adds an empty piece for each missing range. If they exceed the bytes `left`, the file
     /// is opened separately.
     fn take(&mut self, tried: Tried, left: &mut u64) {
         match tried {
-            Tried::Table(format, table) => self.state = State::Done(format, table),
+            Tried::Table(format, table) => self.state = TableState::Done(format, table),
             Tried::Missing(ranges) => {
                 let bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
                 if bytes > MOST_OF_A_FILE.min(*left) {
-                    self.state = State::Alone;
+                    self.state = TableState::Alone;
                 } else {
                     *left -= bytes;
-                    self.pieces.extend(ranges.into_iter().map(Piece::empty));
+                    self.pieces.extend(ranges.into_iter().map(FetchedRange::empty));
                 }
             }
-            Tried::Failed => self.state = State::Alone,
+            Tried::Failed => self.state = TableState::Alone,
         }
-        if matches!(self.state, State::Done(..)) {
+        if matches!(self.state, TableState::Done(..)) {
             *left += self.pieces.drain(..).skip(1).map(|piece| piece.bytes.len() as u64).sum::<u64>();
         }
     }
@@ -226,7 +229,7 @@ impl Opening<'_> {
 
 /// Fetches the missing bytes of the files. If that fails, each file is opened separately, and the opening of the faulty
 /// one returns the error.
-fn read_missing(files: &mut [&mut Opening<'_>], cx: &Cx<'_>) -> Result<()> {
+fn read_missing(files: &mut [&mut PendingFile<'_>], cx: &Cx<'_>) -> Result<()> {
     let mut jobs: Vec<_> = files.iter_mut().map(|file| file.job()).collect();
     let fetched = fetch(&mut jobs, cx);
     drop(jobs);
@@ -236,14 +239,14 @@ fn read_missing(files: &mut [&mut Opening<'_>], cx: &Cx<'_>) -> Result<()> {
     for file in files {
         match fetched {
             Ok(()) => file.filled = file.pieces.len(),
-            Err(_) => file.state = State::Alone,
+            Err(_) => file.state = TableState::Alone,
         }
     }
     Ok(())
 }
 
-fn still_trying<'o, 'f>(files: &'o mut [Opening<'f>]) -> Vec<&'o mut Opening<'f>> {
-    files.iter_mut().filter(|file| matches!(file.state, State::Trying)).collect()
+fn still_trying<'o, 'f>(files: &'o mut [PendingFile<'f>]) -> Vec<&'o mut PendingFile<'f>> {
+    files.iter_mut().filter(|file| matches!(file.state, TableState::Trying)).collect()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub enum Sharding {
     /// Shards are filled in order. A new shard begins when the last one holds this many records.
     Records(u64),
     /// Shards are filled in order. A new shard begins when [`Writer::begin_shard`] is called.
-    Told,
+    Explicit,
 }
 
 /// How a file is written.
@@ -269,10 +269,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Begins a new shard. Only for [`Sharding::Told`].
+    /// Begins a new shard. Only for [`Sharding::Explicit`].
     pub fn begin_shard(&mut self) -> Result<()> {
         self.usable()?;
-        if self.options.sharding != Sharding::Told {
+        if self.options.sharding != Sharding::Explicit {
             return Err(Error::argument("this writer begins shards automatically"));
         }
         self.next_shard().map_err(|error| self.fail(error))
@@ -281,7 +281,7 @@ impl Writer {
     /// Whether a chunk of that many records from another file of the same format can be written next without decoding
     /// it.
     pub fn takes_chunk(&self, records: u64) -> bool {
-        let in_order = matches!(self.options.sharding, Sharding::One | Sharding::Told);
+        let in_order = matches!(self.options.sharding, Sharding::One | Sharding::Explicit);
         let file = self.open.first().filter(|_| in_order && self.options.num_records.is_none());
         file.is_some_and(|file| file.takes_chunk(records))
     }

@@ -77,7 +77,7 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
             "turns" => Sharding::Turns(*number),
             "bytes" => Sharding::Bytes(*number),
             "records" => Sharding::Records(*number),
-            "explicit" => Sharding::Told,
+            "explicit" => Sharding::Explicit,
             _ => Sharding::One,
         },
         tally: creating.tally,

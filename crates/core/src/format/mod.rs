@@ -78,7 +78,7 @@ pub struct Format {
     /// Whether the bytes are of this format.
     pub probe: fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Probe>,
     /// Reads the table of chunks.
-    pub open: Open,
+    pub open: OpenTable,
     /// Reads the table from a side index that [`Table::index_bytes`] made. Only for formats without a table in the
     /// file, where finding the chunks takes long.
     pub open_indexed: Option<OpenIndexed>,
@@ -89,7 +89,7 @@ pub struct Format {
 }
 
 /// Reads the table of chunks of a file.
-pub type Open = fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Box<dyn Table>>;
+pub type OpenTable = fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Box<dyn Table>>;
 
 /// Reads a table from a side index, which is the second argument. Returns None if the index does not match the data.
 /// The caller then uses [`Format::open`], which also reports damage. The index is checked against the data only in

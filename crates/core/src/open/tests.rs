@@ -1,4 +1,4 @@
-//! Opening many files together has the same results as opening each one separately.
+//! PendingFile many files together has the same results as opening each one separately.
 
 use super::*;
 use crate::budget::Budget;
@@ -40,10 +40,12 @@ fn small_tables_are_read_together_and_nothing_else() {
             let mut opening = how.start(&files, 1, cx).unwrap();
             how.read_tables(&mut opening, 1, cx).unwrap();
             for (file, (format, count)) in opening.iter().zip(kinds) {
-                let State::Done(found, table) = &file.state else { panic!("{format} of {count} records") };
+                let TableState::Done(found, table) = &file.state else {
+                    panic!("{format} of {count} records")
+                };
                 assert_eq!((found.name, table.records()), (format, count as u64));
             }
-            assert!(opening[kinds.len()..].iter().all(|file| matches!(file.state, State::Alone)));
+            assert!(opening[kinds.len()..].iter().all(|file| matches!(file.state, TableState::Alone)));
         });
     }
 }

@@ -14,36 +14,36 @@ use std::sync::Mutex;
 const BLOCK: u64 = 4096;
 
 /// Bytes of a storage that were fetched.
-pub struct Piece {
+pub struct FetchedRange {
     /// Offset of the first byte.
     pub at: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-impl Piece {
+impl FetchedRange {
     /// A buffer for a range, to be filled.
     pub fn empty(range: Range<u64>) -> Self {
-        Piece { at: range.start, bytes: vec![0; (range.end - range.start) as usize] }
+        FetchedRange { at: range.start, bytes: vec![0; (range.end - range.start) as usize] }
     }
 }
 
 /// A storage with some pieces in memory.
 pub struct Partial<'a> {
     storage: &'a dyn Storage,
-    pieces: &'a [Piece],
+    pieces: &'a [FetchedRange],
     /// The ranges that reads needed and no piece holds. None: such ranges are read from the storage.
     missing: Option<Mutex<Vec<Range<u64>>>>,
 }
 
 impl<'a> Partial<'a> {
     /// Only the pieces can be read. Other reads fail, and their ranges are noted as missing.
-    pub fn only(storage: &'a dyn Storage, pieces: &'a [Piece]) -> Self {
+    pub fn only(storage: &'a dyn Storage, pieces: &'a [FetchedRange]) -> Self {
         Partial { storage, pieces, missing: Some(Mutex::default()) }
     }
 
     /// Other ranges than the pieces are read from the storage.
-    pub fn and_rest(storage: &'a dyn Storage, pieces: &'a [Piece]) -> Self {
+    pub fn and_rest(storage: &'a dyn Storage, pieces: &'a [FetchedRange]) -> Self {
         Partial { storage, pieces, missing: None }
     }
 
@@ -121,7 +121,7 @@ mod tests {
         let whole = Memory::new("data", bytes.clone());
         let cx = for_tests(Limits::default());
         let pieces = [4096..8192, 8192..10_000]
-            .map(|range: Range<usize>| Piece { at: range.start as u64, bytes: bytes[range].to_vec() });
+            .map(|range: Range<usize>| FetchedRange { at: range.start as u64, bytes: bytes[range].to_vec() });
         let partial = Partial::only(&whole, &pieces);
         let mut out = [0; 100];
         partial.read_at(5000, &mut out, &cx).unwrap();
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn what_no_piece_has_is_read_from_the_storage() {
         let whole = Memory::new("data", b"0123456789".to_vec());
-        let pieces = [Piece { at: 2, bytes: b"abc".to_vec() }];
+        let pieces = [FetchedRange { at: 2, bytes: b"abc".to_vec() }];
         let partial = Partial::and_rest(&whole, &pieces);
         let (mut first, mut second) = ([0; 2], [0; 2]);
         let mut ops = [(3, &mut first), (4, &mut second)].map(|(at, out)| ReadOp { at, out: &mut out[..] });

@@ -115,20 +115,20 @@ fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
 }
 
 /// The footer's records, whole or one at a time.
-enum Records<'a> {
+enum FooterRecords<'a> {
     Whole(Decoded, u64),
     Stream(Box<SimpleStream<'a>>),
 }
 
-impl Records<'_> {
+impl FooterRecords<'_> {
     #[inline]
     fn next_record(&mut self) -> Result<Option<&[u8]>> {
         match self {
-            Records::Whole(decoded, row) => {
+            FooterRecords::Whole(decoded, row) => {
                 *row += 1;
                 Ok(decoded.row(*row - 1))
             }
-            Records::Stream(stream) => stream.next_record(),
+            FooterRecords::Stream(stream) => stream.next_record(),
         }
     }
 }
@@ -138,7 +138,7 @@ pub struct Footer<'a> {
     /// The first record of the footer.
     pub metadata: Metadata,
     place: FooterPlace,
-    records: Records<'a>,
+    records: FooterRecords<'a>,
     read: u64,
 }
 
@@ -174,11 +174,11 @@ impl<'a> Footer<'a> {
             None
         };
         let mut records = match stream {
-            Some(stream) => Records::Stream(Box::new(stream)),
+            Some(stream) => FooterRecords::Stream(Box::new(stream)),
             None => {
                 let chunk =
                     StoredChunk::fetch(storage, place.footer, place.postscript, options.checksums, cx)?;
-                Records::Whole(chunk.view()?.decode(cx)?, 0)
+                FooterRecords::Whole(chunk.view()?.decode(cx)?, 0)
             }
         };
         let metadata = records.next_record()?.map(Metadata::read).transpose()?.flatten();

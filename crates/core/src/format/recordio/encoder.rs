@@ -25,10 +25,10 @@ pub(super) struct ChunkEncoder {
     chunk_bytes: u64,
     /// Records of the open chunk that are not encoded yet. Each one comes after its length.
     pending: Group,
-    open: Open,
+    open: OpenChunk,
     /// For each chunk that is complete but not written yet: how many records it has.
     closed: VecDeque<u64>,
-    placed: Parts,
+    placed: UnfinishedChunk,
     spare: Spare,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct EncodedPart {
 
 /// The chunk that records are added to.
 #[derive(Default)]
-struct Open {
+struct OpenChunk {
     records: u64,
     /// Bytes of the records, without the lengths.
     bytes: u64,
@@ -51,14 +51,14 @@ struct Open {
 
 /// The encoded parts of a chunk that is not complete yet.
 #[derive(Default)]
-struct Parts {
+struct UnfinishedChunk {
     records: u64,
     payload: u64,
     checksum: crc32fast::Hasher,
     bodies: Vec<Vec<u8>>,
 }
 
-impl Parts {
+impl UnfinishedChunk {
     fn push(&mut self, part: EncodedPart) {
         let length = part.payload.len() as u64;
         self.checksum.combine(&crc32fast::Hasher::new_with_initial_len(part.checksum, length));
@@ -97,9 +97,9 @@ impl ChunkEncoder {
             level,
             chunk_bytes,
             pending: Group::default(),
-            open: Open::default(),
+            open: OpenChunk::default(),
             closed: VecDeque::new(),
-            placed: Parts::default(),
+            placed: UnfinishedChunk::default(),
             spare: Spare::default(),
         })
     }
