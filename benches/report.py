@@ -17,9 +17,9 @@ SUMMARY = [
     ("ArrayRecord, zstd", "anyrecord array g1 zstd", "array_record g1 zstd", "`array_record`"),
     ("ArrayRecord, zstd, groups of 256", "anyrecord array g256 zstd", "array_record g256 zstd", "`array_record`"),
     ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none source", "`array_record` as Grain calls it"),
-    ("FFRecord", "anyrecord ffrecord", "ffrecord", "`ffrecord` (measured elsewhere)"),
+    ("FFRecord", "anyrecord ffrecord", "ffrecord", "`ffrecord` (measured on another machine)"),
     ("FFRecord", "anyrecord ffrecord", FASTEST, "the fastest of bagz and LMDB"),
-    ("RecordIO", "anyrecord recordio none", "recordio Go none", "`recordio` in Go (measured elsewhere)"),
+    ("RecordIO", "anyrecord recordio none", "recordio Go none", "`recordio` in Go (measured on another machine)"),
     ("TFRecord", "anyrecord tfrecord", "tfrecord", "`tfrecord`"),
 ]
 """The format, the store of anyrecord, the other store, and the name of the other store in the table."""
@@ -27,7 +27,7 @@ SUMMARY = [
 IN_README = [
     ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none", "`array_record`"),
     ("ArrayRecord, zstd, groups of 256", "anyrecord array g256 zstd", "array_record g256 zstd", "`array_record`"),
-    ("FFRecord", "anyrecord ffrecord", "ffrecord", "`ffrecord` (measured elsewhere)"),
+    ("FFRecord", "anyrecord ffrecord", "ffrecord", "`ffrecord` (measured on another machine)"),
     ("TFRecord", "anyrecord tfrecord", "tfrecord", "`tfrecord`"),
     ("FFRecord", "anyrecord ffrecord", FASTEST, "the fastest of bagz and LMDB"),
 ]

@@ -41,6 +41,7 @@ class Creating:
     threads: int | None
     """None: one for each core, if there is enough to compress."""
     sharding: tuple[str, int]
+    """("one", 0), ("turns", shards), ("bytes", most), ("records", most), or ("explicit", shards) of `convert`."""
     num_records: int | None
     tally: bool = False
     """Whether to keep a checksum of the records, to compare it with the file after writing."""

@@ -1,6 +1,6 @@
 //! Python file objects as storage and as output.
 //!
-//! The core calls these without the GIL. They take the lock first and then the GIL, so no thread holds the GIL while it
+//! The core calls these without the GIL. They take the lock of the file object first and then the GIL, so no thread holds the GIL while it
 //! waits for the lock.
 
 use crate::errors::{external, no_stop_iteration};

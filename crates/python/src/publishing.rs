@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Publishes the sealed files of all writers together. Returns the text of an error that happened after all files were
-/// published.
+/// Publishes the sealed files of all writers together. Returns the text of the error if files of the old
+/// set could not be deleted after that.
 ///
 /// `shards`: the names of the new files, and a function that returns the paths of the existing set. None: the files get
-/// the names that they were created with, and replace the files of these names.
+/// the names that they were created with, and replace existing files with these names.
 #[pyfunction]
 pub fn publish_set(
     py: Python<'_>,
@@ -63,7 +63,7 @@ pub fn journal_names(path: PathBuf) -> PyResult<Option<Vec<OsString>>> {
     Ok(journal.map(|journal| journal.names().map(OsString::from).collect()))
 }
 
-/// Raises the error for a set that has a journal.
+/// Raises the error which says that publishing this set was not finished.
 #[pyfunction]
 pub fn refuse_journal(path: PathBuf) -> PyResult<()> {
     Err(Failure(journal::unfinished(&path)).into())

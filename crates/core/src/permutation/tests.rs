@@ -63,7 +63,7 @@ fn every_small_length_is_a_bijection() {
 }
 
 #[test]
-fn more_than_the_most_is_refused() {
+fn more_than_the_maximum_is_refused() {
     assert!(Permutation::new(MOST, 0, 0).is_ok());
     assert!(Permutation::new(MOST + 1, 0, 0).is_err());
 }
@@ -129,9 +129,9 @@ fn half_of_all_orders_are_odd() {
         let epochs = 2000;
         let is_odd = |epoch: &u64| {
             let list = listed(len, 6, *epoch);
-            let turned = (0..list.len())
+            let inversions = (0..list.len())
                 .flat_map(|i| list[i + 1..].iter().map(|r| u64::from(*r < list[i])).collect::<Vec<_>>());
-            turned.sum::<u64>() % 2 == 1
+            inversions.sum::<u64>() % 2 == 1
         };
         let odd = (0..epochs).filter(is_odd).count() as f64;
         fair((odd - epochs as f64 / 2.0) / (epochs as f64 / 4.0).sqrt(), &format!("odd orders of {len}"));
@@ -148,7 +148,7 @@ fn every_record_is_equally_likely_at_every_position() {
                 table[position * len as usize + record as usize] += 1;
             }
         }
-        // The sums of rows and columns are fixed, which removes their degrees of freedom, and 1/len of the spread.
+        // The sums of rows and columns are fixed, so there are only (len - 1)^2 degrees of freedom.
         let free = (len - 1) * (len - 1);
         let found = unevenness(table, len * len, free, epochs * len);
         fair(found, &format!("positions and records of {len}"));
@@ -156,7 +156,7 @@ fn every_record_is_equally_likely_at_every_position() {
 }
 
 #[test]
-fn neighbours_part_at_random() {
+fn neighbouring_positions_get_independent_records() {
     for len in [30u64, 81] {
         // (where position 0 went, where position 1 went), for all possible pairs.
         let total = len * (len - 1) * 20;
@@ -217,7 +217,7 @@ fn fixed_points_are_as_many_as_chance_makes() {
 }
 
 #[test]
-fn a_billion_are_spread_over_all_and_walk_hardly_ever() {
+fn a_billion_positions_spread_evenly_and_rarely_need_cycle_walking() {
     let len = 1_000_000_000;
     let permutation = Permutation::new(len, 42, 0).unwrap();
     assert!(permutation.rows * permutation.columns - len < len / 1000);

@@ -5,10 +5,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// A page-aligned buffer. Its thread keeps it for the next read.
+/// A page-aligned buffer. The thread that used it keeps it for its next read.
 pub struct AlignedMemory {
     begin: NonNull<u8>,
     length: usize,
+    /// The fork generation of the process that made it.
     generation: u64,
 }
 
@@ -41,8 +42,8 @@ impl AlignedMemory {
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) }.ok()?;
         let begin = NonNull::new(begin.cast::<u8>())?;
         let memory = AlignedMemory { begin, length, generation: process::generation() };
-        // If the process forks while a disk writes to this memory, the pages must not become shared: on older systems
-        // the bytes would then end up in the wrong copy. The child does not use this memory.
+        // If the process forks while a disk writes to this memory, the pages must not become shared. On older
+        // kernels, copy-on-write could then give the bytes from the disk to the child's copy of the page. The child does not use this memory.
         // SAFETY: advice about our own mapping, which no child accesses (`take`, `drop`).
         unsafe { rustix::mm::madvise(begin.as_ptr().cast(), length, Advice::LinuxDontFork) }.ok()?;
         Some(memory)

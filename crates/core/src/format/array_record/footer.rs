@@ -6,7 +6,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::riegeli::block::{BLOCK, is_boundary};
 use crate::format::riegeli::chunk::{CHUNK_HEADER, HEADER_SPAN, StoredChunk, kind};
-use crate::format::riegeli::listed::Entry;
+use crate::format::riegeli::entries::Entry;
 use crate::format::riegeli::stream::{ChunkData, SimpleStream};
 use crate::format::riegeli::table::{Builder, ChunkTable};
 use crate::format::{Decoded, Description, ReadOptions};

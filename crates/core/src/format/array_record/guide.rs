@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::riegeli::Plain;
 use crate::format::riegeli::chunk::Header;
-use crate::format::riegeli::listed::{Entry, check_room};
+use crate::format::riegeli::entries::{Entry, check_room};
 use crate::format::riegeli::walk::{Guide, Next, Verdict};
 
 /// The footer, read entry by entry while the walk visits the chunks.

@@ -5,11 +5,11 @@
 //! | [`block`] | block headers: their positions and fields |
 //! | [`chunk`] | chunk headers, and a chunk in memory without block headers |
 //! | [`simple`] | simple chunks: records one after the other |
-//! | [`lone`] | a fast path for a chunk of one uncompressed record |
+//! | [`single`] | a fast path for a chunk of one uncompressed record |
 //! | [`transpose_decode`] | reads transposed chunks: records split by field |
 //! | [`transpose_encode`], [`state_machine`], [`message`] | write transposed chunks |
 //! | [`stream`] | reads simple chunks record by record |
-//! | [`listed`] | checks entries for chunks from a footer or a scan |
+//! | [`entries`] | checks entries for chunks from a footer or a scan |
 //! | [`table`], [`compact`], [`words`] | the table of chunks of a file |
 //! | [`walk`] | visits every byte of a file |
 //! | [`encode`], [`writer`] | encode and write chunks |
@@ -18,10 +18,10 @@ pub mod block;
 pub mod chunk;
 pub mod compact;
 pub mod encode;
-pub mod listed;
-pub mod lone;
+pub mod entries;
 pub mod message;
 pub mod simple;
+pub mod single;
 pub mod state_machine;
 pub mod stream;
 pub mod table;
@@ -37,7 +37,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use chunk::Header;
-use listed::Entry;
+use entries::Entry;
 use table::Builder;
 use walk::{Guide, Verdict};
 
@@ -80,7 +80,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    fn pass(&mut self, header: &Header) -> u64 {
+    /// Counts the records of a chunk. Returns the number of its first record.
+    fn count_chunk(&mut self, header: &Header) -> u64 {
         let first = self.records;
         self.records = first.saturating_add(header.records);
         first
@@ -89,11 +90,11 @@ impl Plain {
 
 impl Guide for Plain {
     fn check_chunk(&mut self, _begin: u64, header: &Header, _decoded: Option<&Decoded>) -> Result<Verdict> {
-        Ok(Verdict::Records(self.pass(header)))
+        Ok(Verdict::Records(self.count_chunk(header)))
     }
 
     fn damaged(&mut self, _at: u64, header: Option<&Header>) -> Result<Option<u64>> {
-        Ok(Some(header.map_or(self.records, |header| self.pass(header))))
+        Ok(Some(header.map_or(self.records, |header| self.count_chunk(header))))
     }
 
     fn resume(&mut self, _damage: u64) -> Result<Option<u64>> {

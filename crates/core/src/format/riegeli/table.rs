@@ -8,8 +8,8 @@
 
 use super::chunk::{CHUNK_HEADER, ChunkView};
 use super::compact::Compact;
-use super::listed::{Entry, EntrySum};
-use super::lone;
+use super::entries::{Entry, EntrySum};
+use super::single;
 use super::words::{Words, WordsWriter};
 use crate::bytes;
 use crate::cx::Cx;
@@ -332,11 +332,11 @@ impl Table for ChunkTable {
     }
 
     fn in_place(&self, at: u64, stored: &[u8], size: usize) -> Option<usize> {
-        lone::find(at, stored, size).map(|found| found.record)
+        single::find(at, stored, size).map(|found| found.record)
     }
 
     fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        if lone::decode(at, stored, self.options.checksums, out) {
+        if single::decode(at, stored, self.options.checksums, out) {
             return Ok(());
         }
         self.view(at, stored, 1)?.decode_one(out, cx)

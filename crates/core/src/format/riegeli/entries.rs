@@ -1,4 +1,4 @@
-//! Entries for chunks, from a footer or a scan, and checks whether they are possible.
+//! Entries for chunks, from a footer or a scan, and checks that they can be true.
 
 use super::block;
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-/// The sum of entries in the order of the file, each checked against the one before it.
+/// Totals over the entries, added in file order. Each entry is checked against the one before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EntrySum {
     /// How many entries there are.
@@ -61,7 +61,9 @@ impl EntrySum {
     pub fn finish(&self, end: u64) -> Result<u64> {
         if self.chunks > 0 {
             if self.last.0 >= end {
-                return Err(Error::format("a chunk begins after the end of the chunks").found(self.last.0));
+                return Err(
+                    Error::format("a chunk begins where all chunks must have ended").found(self.last.0)
+                );
             }
             check_room(self.last, end)?;
         }
@@ -69,7 +71,7 @@ impl EntrySum {
     }
 }
 
-/// Checks that a chunk has at least one byte per record.
+/// Checks that a chunk has at least one byte per record. The chunk begins at `offset` and ends by `end`.
 pub fn check_room((offset, records): (u64, u64), end: u64) -> Result<()> {
     let room = end - offset;
     if records <= room {
