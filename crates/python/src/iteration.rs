@@ -57,6 +57,7 @@ impl RecordsIterator {
         RecordsIterator { reader, view, state: Owned::new(state) }
     }
 
+    #[inline]
     fn state(&self, py: Python<'_>) -> PyResult<Held<'_, IteratorState>> {
         Ok(self.state.lock(py).map_err(Failure)?)
     }

@@ -52,7 +52,20 @@ impl<T> Owned<T> {
     }
 
     /// Locks, for threads that have the GIL.
+    #[inline]
     pub fn lock(&self, py: Python<'_>) -> Result<Held<'_, T>>
+    where
+        T: Send,
+    {
+        match self.state.try_lock() {
+            Ok(guard) => Ok(self.held(guard)),
+            Err(_) => self.lock_later(py),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_later(&self, py: Python<'_>) -> Result<Held<'_, T>>
     where
         T: Send,
     {
@@ -89,6 +102,14 @@ impl<T> Owned<T> {
         stop.check()
     }
 
+    /// Wakes a thread that waits.
+    #[cold]
+    #[inline(never)]
+    fn notify(&self) {
+        drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        self.released.notify_one();
+    }
+
     /// None if another thread holds the lock and will release it.
     fn try_lock(&self) -> Result<Option<Held<'_, T>>> {
         match self.state.try_lock() {
@@ -111,6 +132,7 @@ impl<T> Owned<T> {
         Ok(None)
     }
 
+    #[inline]
     fn held<'a>(&'a self, guard: MutexGuard<'a, T>) -> Held<'a, T> {
         self.holder.store(this_thread(), Relaxed);
         Held { guard: ManuallyDrop::new(guard), owned: self }
@@ -132,14 +154,14 @@ impl<T> DerefMut for Held<'_, T> {
 }
 
 impl<T> Drop for Held<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         self.owned.holder.store(0, Relaxed);
         // SAFETY: dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.guard) };
         // In a forked child no thread waits, and a thread of the parent may have held `turn` at the fork.
         if self.owned.waiting.load(SeqCst) > 0 && self.owned.is_of_this_process() {
-            drop(self.owned.turn.lock().unwrap_or_else(PoisonError::into_inner));
-            self.owned.released.notify_one();
+            self.owned.notify();
         }
     }
 }
