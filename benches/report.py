@@ -15,10 +15,10 @@ from benches.tables import markdown, number
 SUMMARY = [
     ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none", "`array_record`"),
     ("ArrayRecord, zstd", "anyrecord array g1 zstd", "array_record g1 zstd", "`array_record`"),
-    ("ArrayRecord, zstd, groups of 256", "anyrecord array g256 zstd", "array_record g256 zstd", "`array_record`"),
+    ("ArrayRecord, zstd, 256 records a chunk", "anyrecord array g256 zstd", "array_record g256 zstd", "`array_record`"),
     ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none source", "`array_record` as Grain calls it"),
     ("FFRecord", "anyrecord ffrecord", "ffrecord", "`ffrecord` (measured on another machine)"),
-    ("FFRecord", "anyrecord ffrecord", FASTEST, "the fastest of bagz and LMDB"),
+    ("FFRecord", "anyrecord ffrecord", FASTEST, "the faster of bagz and LMDB"),
     ("RecordIO", "anyrecord recordio none", "recordio Go none", "`recordio` in Go (measured on another machine)"),
     ("TFRecord", "anyrecord tfrecord", "tfrecord", "`tfrecord`"),
 ]
@@ -26,10 +26,10 @@ SUMMARY = [
 
 IN_README = [
     ("ArrayRecord", "anyrecord array g1 none", "array_record g1 none", "`array_record`"),
-    ("ArrayRecord, zstd, groups of 256", "anyrecord array g256 zstd", "array_record g256 zstd", "`array_record`"),
+    ("ArrayRecord, zstd, 256 records a chunk", "anyrecord array g256 zstd", "array_record g256 zstd", "`array_record`"),
     ("FFRecord", "anyrecord ffrecord", "ffrecord", "`ffrecord` (measured on another machine)"),
     ("TFRecord", "anyrecord tfrecord", "tfrecord", "`tfrecord`"),
-    ("FFRecord", "anyrecord ffrecord", FASTEST, "the fastest of bagz and LMDB"),
+    ("FFRecord", "anyrecord ffrecord", FASTEST, "the faster of bagz and LMDB"),
 ]
 """The rows of the README: a few, and one in which anyrecord is slower."""
 
