@@ -171,14 +171,17 @@ class Writer(_core.Writer):
         )
 
 
-_ALIVE: weakref.WeakSet[Writer] = weakref.WeakSet()
+_ALIVE: weakref.WeakValueDictionary[int, Writer] = weakref.WeakValueDictionary()
+"""Writers by their id."""
 
 
 @atexit.register
 def _discard_at_exit() -> None:
     """Discards writers that are still open when the interpreter exits. `__del__` runs too late to issue warnings."""
     # Discard all, then warn: a warning can raise an exception, which must not leave temporary files behind.
-    for writer in [writer for writer in list(_ALIVE) if writer._discard()]:
+    # `valuerefs` makes its list in one step. Iterating over the writers would fail if a daemon thread created one.
+    alive = [writer for reference in _ALIVE.valuerefs() if (writer := reference()) is not None]
+    for writer in [writer for writer in alive if writer._discard()]:
         writer._warn_of_discard("still open at the end of the program, and discarded")
 
 
@@ -291,7 +294,7 @@ def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Wri
     writer = Writer(target, creating, keywords)
     writer._path = target if isinstance(target, str) else None
     writer._overwrite, writer._sharding = creating.overwrite, creating.sharding
-    _ALIVE.add(writer)
+    _ALIVE[id(writer)] = writer
     return writer
 
 

@@ -202,6 +202,25 @@ def test_the_end_of_the_process_finishes_or_drops(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["whole.ffr"]
 
 
+def test_an_incomplete_file_does_not_keep_others_from_being_finished_at_the_end(tmp_path: Path) -> None:
+    program = (
+        "import threading\n"
+        "from anyrecord.compat.ffrecord import FileWriter\n"
+        "made = threading.Event()\n"
+        "def hold():  # a daemon thread keeps its variables: nothing drops these writers\n"
+        "    writers = [FileWriter(f'{i}.ffr', 2 if i % 2 else 1) for i in range(6)]\n"
+        "    for writer in writers: writer.write_one(b'sample')\n"
+        "    made.set()\n"
+        "    threading.Event().wait()\n"
+        "threading.Thread(target=hold, daemon=True).start()\n"
+        "made.wait()\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "was dropped with 1 of 2 samples" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.ffr", "2.ffr", "4.ffr"]
+
+
 def test_a_forked_child_leaves_the_writer_alone() -> None:
     writer = FileWriter("a.ffr", 1)
     writer.write_one(b"x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import operator
 import os
 import shutil
@@ -58,7 +59,7 @@ class FileWriter:
             reason = error.strerror or str(error)
             raise runtime_error(f"'fd > 0' failed. Failed to open file {path}: {reason}", error) from error
         self._path, self._pid = path, os.getpid()
-        _ALIVE.add(self)
+        _ALIVE[id(self)] = self
 
     @property
     def n(self) -> int:
@@ -127,11 +128,16 @@ class FileWriter:
         )
 
 
-_ALIVE: weakref.WeakSet[FileWriter] = weakref.WeakSet()
+_ALIVE: weakref.WeakValueDictionary[int, FileWriter] = weakref.WeakValueDictionary()
+"""Writers by their id."""
 
 
 @atexit.register
 def _finish_at_exit() -> None:
     """Finishes open writers at exit. It runs before `_writer` discards them, because it is registered later."""
-    for writer in list(_ALIVE):
-        writer._finish()
+    # The stack finishes all of them, even if one raises an exception, as a warning does under `-W error`.
+    with contextlib.ExitStack() as stack:
+        # `valuerefs` makes its list in one step. Iterating over the writers would fail if a daemon thread created one.
+        for reference in _ALIVE.valuerefs():
+            if (writer := reference()) is not None:
+                stack.callback(writer._finish)
