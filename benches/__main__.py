@@ -17,6 +17,7 @@ BENCHMARKS = {
     "codecs": "every codec at its documented levels: size and speed",
     "opening": "seconds and memory to open ten million records and many shards; files larger than memory",
     "cold": "files that are not in the page cache, compared with the rate of the disk",
+    "shards": "batches over 256 files, beside batches from one file",
     "cores": "batches decoded by several threads",
     "in_place": "records without a copy, and read_into compared with a plain copy",
     "order": "the cost of shuffling",
