@@ -54,9 +54,10 @@ def main(run: Run) -> dict[str, Any]:
 
 def rate(paths: Sequence[Path], batches: list[list[int]], options: dict[str, Any], *, is_cold: bool) -> float:
     """Records a second in batches from these files."""
-    with anyrecord.open([str(path) for path in paths], **options) as records:
-        took = 0.0
-        for batch in batches:
+    took = 0.0
+    for batch in batches:
+        # Opened again for each batch, because pages that were read from a map stay in the page cache.
+        with anyrecord.open([str(path) for path in paths], **options) as records:
             if is_cold:
                 for path in paths:
                     forget(path)

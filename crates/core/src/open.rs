@@ -47,7 +47,7 @@ pub fn open_files(
     options: ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Vec<Arc<Shard>>> {
-    let how = How { format, options };
+    let opener = Opener { format, options };
     if files.len() <= FEW {
         return parallel::for_each(&files, 1, cx, |(location, range), cx| {
             Shard::open(location.clone(), *range, format, options, cx).map(Arc::new)
@@ -56,13 +56,13 @@ pub fn open_files(
     let mut shards = Vec::with_capacity(files.len());
     // At most as many files as may be open at once. With more, files would have to be reopened at every step.
     for files in files.chunks(cx.budget.files().handles.limit().min(TOGETHER)) {
-        shards.extend(how.open_together(files, cx)?);
+        shards.extend(opener.open_together(files, cx)?);
     }
     Ok(shards)
 }
 
-/// How files are opened.
-struct How<'a> {
+/// Opens files with a format, if one was given, and options.
+struct Opener<'a> {
     format: Option<&'a str>,
     options: ReadOptions,
 }
@@ -94,7 +94,7 @@ enum Tried {
     Failed,
 }
 
-impl How<'_> {
+impl Opener<'_> {
     fn open_together(&self, files: &[(Location, RecordRange)], cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
         // A forked child starts no short-lived threads. The C library may give a new thread the stack of a thread that
         // was ending in the parent at the moment of the fork. It then frees the thread-local memory of that thread a
@@ -115,12 +115,13 @@ impl How<'_> {
     ) -> Result<Vec<PendingFile<'f>>> {
         parallel::for_each(files, threads, cx, |(location, range), cx| {
             let opened = location.open(self.options.io, cx.budget.files())?;
-            let beginning = 0..BEGINNING.min(opened.storage.len());
+            let beginning = FetchedRange::empty(0..BEGINNING.min(opened.storage.len()))
+                .map_err(|error| error.in_file(opened.storage.name()));
             let (state, pieces) = match opened.storage.queue() {
                 // This storage shares no queue with others, so reading them together gains nothing.
                 Queue::Own => (TableState::Alone, Vec::new()),
                 _ if self.is_without_table(location) => (TableState::Alone, Vec::new()),
-                _ => (TableState::Trying, vec![FetchedRange::empty(beginning)]),
+                _ => (TableState::Trying, vec![beginning?]),
             };
             Ok(PendingFile { location, range: *range, opened, pieces, filled: 0, state })
         })
@@ -198,24 +199,20 @@ impl How<'_> {
 }
 
 impl PendingFile<'_> {
-    /// Takes the outcome of a try. Adds an empty piece for each missing range. If they exceed the bytes `left`, the file
-    /// is opened separately.
+    /// Takes the outcome of a try. Adds an empty piece for each missing range. If they exceed the bytes `left`, or if
+    /// there is not enough memory, the file is opened separately.
     fn take(&mut self, tried: Tried, left: &mut u64) {
         match tried {
-            Tried::Table(format, table) => self.state = TableState::Done(format, table),
-            Tried::Missing(ranges) => {
-                let bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-                if bytes > MOST_OF_A_FILE.min(*left) {
-                    self.state = TableState::Alone;
-                } else {
-                    *left -= bytes;
-                    self.pieces.extend(ranges.into_iter().map(FetchedRange::empty));
-                }
+            Tried::Table(format, table) => {
+                self.state = TableState::Done(format, table);
+                // `left` does not count the first piece, the beginning of the file.
+                *left += self.pieces.drain(..).skip(1).map(|piece| piece.bytes.len() as u64).sum::<u64>();
             }
+            Tried::Missing(ranges) => match empty_pieces(ranges, left) {
+                Some(pieces) => self.pieces.extend(pieces),
+                None => self.state = TableState::Alone,
+            },
             Tried::Failed => self.state = TableState::Alone,
-        }
-        if matches!(self.state, TableState::Done(..)) {
-            *left += self.pieces.drain(..).skip(1).map(|piece| piece.bytes.len() as u64).sum::<u64>();
         }
     }
 
@@ -225,6 +222,17 @@ impl PendingFile<'_> {
         let ops = empty.map(|piece| ReadOp { at: piece.at, out: &mut piece.bytes }).collect();
         Fetch { storage: &*self.opened.storage, ops }
     }
+}
+
+/// Buffers for ranges of one file. None if they are too large for one step, for `left`, or for the memory.
+fn empty_pieces(ranges: Vec<Range<u64>>, left: &mut u64) -> Option<Vec<FetchedRange>> {
+    let bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+    if bytes > MOST_OF_A_FILE.min(*left) {
+        return None;
+    }
+    let pieces = ranges.into_iter().map(FetchedRange::empty).collect::<Result<_>>().ok()?;
+    *left -= bytes;
+    Some(pieces)
 }
 
 /// Fetches the missing bytes of the files. If that fails, each file is opened separately, and the opening of the faulty

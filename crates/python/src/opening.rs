@@ -6,7 +6,7 @@ use crate::gil;
 use crate::interrupts::{self, Interrupts};
 use anyrecord::format::{ReadOptions, Table, TableHome};
 use anyrecord::reader::Reader;
-use anyrecord::shard::{RecordRange, Shard};
+use anyrecord::shard::{RecordRange, Shard, Source as OpenSource};
 use anyrecord::storage::Storage;
 use anyrecord::storage::file::Io;
 use anyrecord::storage::file_set::FileSet;
@@ -150,6 +150,20 @@ fn chunks_of(shard: &Shard, table: &dyn Table) -> anyrecord::Result<u64> {
     Ok(last.index - first.index + 1)
 }
 
+impl Source {
+    fn warnings_of(
+        &self,
+        warning: impl Fn(&OpenSource) -> Option<&'static str>,
+    ) -> PyResult<Vec<(String, &'static str)>> {
+        let mut found = Vec::new();
+        for shard in self.reader.shards() {
+            let source = interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
+            found.extend(warning(source).map(|warning| (shard.name(), warning)));
+        }
+        Ok(found)
+    }
+}
+
 #[pymethods]
 impl Source {
     /// The options it was opened with.
@@ -172,30 +186,14 @@ impl Source {
             .collect()
     }
 
-    /// `(path, warning)` of each file that has one.
+    /// `(path, warning)` of each file whose format has a warning.
     fn warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
-        let mut found = Vec::new();
-        for shard in self.reader.shards() {
-            if let Some(warning) =
-                interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?.table.warning()
-            {
-                found.push((shard.name(), warning));
-            }
-        }
-        Ok(found)
+        self.warnings_of(|source| source.table.warning())
     }
 
     /// `(path, warning)` of each file that is not read in the way that was asked for.
     fn storage_warnings(&self) -> PyResult<Vec<(String, &'static str)>> {
-        let mut found = Vec::new();
-        for shard in self.reader.shards() {
-            if let Some(warning) =
-                interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?.warning()
-            {
-                found.push((shard.name(), warning));
-            }
-        }
-        Ok(found)
+        self.warnings_of(|source| source.warning())
     }
 
     /// `(format, records, chunks, file bytes, record bytes, decoded bytes, codec, options)` of each file. For a range,

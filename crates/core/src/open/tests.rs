@@ -30,15 +30,16 @@ fn with_cx<T>(limits: Limits, act: impl FnOnce(&Cx<'_>) -> T) -> T {
 fn small_tables_are_read_together_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     // The table of the last file in `alone` is too large to be fetched together with others.
-    let kinds = [("ffrecord", 0), ("ffrecord", 3), ("array_record", 3), ("array_record", 2000)];
+    let kinds =
+        [("ffrecord", 0), ("ffrecord", 3), ("ffrecord", 5000), ("array_record", 3), ("array_record", 2000)];
     let alone = [("recordio", 3), ("tfrecord", 3), ("ffrecord", 100_000)];
     for io in IOS {
         let files = kinds.into_iter().chain(alone).enumerate();
         let files: Vec<_> = files.map(|(i, (format, count))| file(folder.path(), i, format, count)).collect();
-        let how = How { format: None, options: ReadOptions { io, ..ReadOptions::default() } };
+        let opener = Opener { format: None, options: ReadOptions { io, ..ReadOptions::default() } };
         with_cx(Limits::default(), |cx| {
-            let mut opening = how.start(&files, 1, cx).unwrap();
-            how.read_tables(&mut opening, 1, cx).unwrap();
+            let mut opening = opener.start(&files, 1, cx).unwrap();
+            opener.read_tables(&mut opening, 1, cx).unwrap();
             for (file, (format, count)) in opening.iter().zip(kinds) {
                 let TableState::Done(found, table) = &file.state else {
                     panic!("{format} of {count} records")

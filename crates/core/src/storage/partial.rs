@@ -5,6 +5,7 @@
 //! together: every opening runs until a range is missing, and then the missing ranges of all files are fetched together.
 
 use super::{ReadOp, Storage};
+use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -22,9 +23,10 @@ pub struct FetchedRange {
 }
 
 impl FetchedRange {
-    /// A buffer for a range, to be filled.
-    pub fn empty(range: Range<u64>) -> Self {
-        FetchedRange { at: range.start, bytes: vec![0; (range.end - range.start) as usize] }
+    /// A buffer for a range, to be filled. An error if there is not enough memory.
+    pub fn empty(range: Range<u64>) -> Result<Self> {
+        let bytes = bytes::zeroed("part of a file", range.end - range.start)?;
+        Ok(FetchedRange { at: range.start, bytes })
     }
 }
 
