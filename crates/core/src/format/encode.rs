@@ -110,15 +110,15 @@ impl<'a> GroupSlice<'a> {
 pub type EncodeJob<T> = Arc<dyn Fn(Group) -> Result<T> + Send + Sync>;
 
 /// A whole chunk of another file of the same format. It is written without being decoded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CarriedChunk {
-    /// The chunk header, and for Riegeli the first part of the data.
+    /// The chunk header.
     pub head: Vec<u8>,
-    /// The rest of the chunk.
+    /// The stored data, without block headers.
     pub body: Vec<u8>,
     /// How many records it holds.
     pub records: u64,
-    /// The size of the records before encoding.
+    /// The size of the records before encoding. 0 for RecordIO, whose chunk headers do not store it.
     pub decoded_bytes: u64,
 }
 

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_it_has_not_is_told_of_and_read_alike() {
+    fn a_batch_that_is_not_cached_is_advised_and_read_alike() {
         let (file, mut cold) = (file_of(600), Cold::default());
         drop_from_cache(&file);
         read_all(&file, 600, &mut cold);

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_file_is_told_to_the_byte() {
+    fn the_end_of_the_file_is_reported_to_the_byte() {
         let Some((file, direct)) = file_of(10_000) else { return };
         for (ranges, end) in [
             (&[(9_999, 2)][..], 10_000),

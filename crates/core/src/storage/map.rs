@@ -215,7 +215,7 @@ fn advise(pages: &[libc::iovec]) {
         return;
     }
     // SAFETY: advice about our own mappings. Nothing is changed.
-    let told = unsafe {
+    let status = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
             OURSELVES,
@@ -225,7 +225,7 @@ fn advise(pages: &[libc::iovec]) {
             0 as libc::c_uint,
         )
     };
-    if told < 0 {
+    if status < 0 {
         for range in pages {
             // SAFETY: as above.
             let _ =
