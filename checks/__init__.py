@@ -1,0 +1,9 @@
+"""Checks that try to break anyrecord: they count what they tried, and what went wrong.
+
+`python -m checks NAME` runs one, `python -m checks` runs all. With `--short`, each runs the part that `make test` runs.
+
+| file | what |
+|---|---|
+| `__main__` | the command line; prints the figures and fails on a violation |
+| `figures` | what a check returns: how much was tried, and what went wrong |
+"""

@@ -1,0 +1,46 @@
+"""Runs checks and prints their figures. Without a name, it runs all. It fails if there is a violation."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+
+from checks.figures import Figure
+
+CHECKS: dict[str, str] = {}
+"""Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
+
+
+def run(name: str, short: bool) -> list[Figure]:
+    """Runs the check of that name."""
+    figures: list[Figure] = importlib.import_module(f"checks.{name}").run(short)
+    return figures
+
+
+def main() -> None:
+    listed = "\n".join(f"  {name:<12}{what}" for name, what in CHECKS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m checks",
+        description=f"{__doc__}\n\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="name", help="the checks to run")
+    parser.add_argument("--short", action="store_true", help="only what `make test` runs")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in CHECKS]:
+        parser.error(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+    sound = True
+    for name in arguments.names or CHECKS:
+        began = time.monotonic()
+        figures = run(name, arguments.short)
+        sound = sound and all(figure.ok for figure in figures)
+        print(f"{name}: {CHECKS[name]} ({time.monotonic() - began:.0f} s)", flush=True)
+        for figure in figures:
+            print("  " + str(figure).replace("\n", "\n  "), flush=True)
+    sys.exit(0 if sound else 1)
+
+
+if __name__ == "__main__":
+    main()

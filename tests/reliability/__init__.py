@@ -1,0 +1,1 @@
+"""The short form of every check, and tests of the checks themselves."""
