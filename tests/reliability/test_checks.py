@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from checks.__main__ import CHECKS, run
 from checks.figures import Figure
 
