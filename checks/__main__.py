@@ -9,7 +9,9 @@ import time
 
 from checks.figures import Figure
 
-CHECKS: dict[str, str] = {}
+CHECKS: dict[str, str] = {
+    "attacks": "files that are replaced, deleted, truncated and overwritten under 16 threads",
+}
 """Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
 
 

@@ -429,9 +429,15 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
             Err(error) => Err(error),
         },
         PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
-            with_stored(source, range, by, cx, |stored| {
-                source.table.decode_into(plan.record, range.start, stored, out, cx)
-            })
+            let length = bytes::in_memory("chunk", range.end.saturating_sub(range.start))?;
+            let mut decode =
+                |stored: &[u8]| source.table.decode_into(plan.record, range.start, stored, out, cx);
+            // What is not packed is decoded from the map: the tables verify the copy that they make.
+            match borrow(source, range.start, length, by) {
+                Ok(Some(ref borrowed)) if !source.is_packed => borrowed.with(source.is_verified, cx, decode),
+                Ok(_) => with_stored(source, range, by, cx, &mut decode),
+                Err(error) => Err(error),
+            }
         }
         PlannedRead::Kept(row) if row.as_ref().len() == out.len() => {
             out.copy_from_slice(row.as_ref());
@@ -444,7 +450,9 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
     }
 }
 
-/// Calls `act` with stored bytes: in place if they are in memory, else read into scratch space.
+/// Calls `act` with stored bytes, which it verifies and decodes. They do not change meanwhile: bytes of a mapped file
+/// are copied first. Otherwise `act` could verify the right bytes, and then decode what another process has written in
+/// their place.
 fn with_stored<T>(
     source: &Source,
     range: &Range<u64>,
@@ -452,23 +460,37 @@ fn with_stored<T>(
     cx: &Cx<'_>,
     mut act: impl FnMut(&[u8]) -> Result<T>,
 ) -> Result<T> {
-    thread_local! {
-        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
     let length = range.end.saturating_sub(range.start);
     match borrow(source, range.start, bytes::in_memory("chunk", length)?, by) {
-        Ok(Some(ref borrowed)) => return borrowed.with(source.is_verified, cx, act),
+        Ok(Some(Borrowed::Memory(stored))) => return act(stored),
+        Ok(Some(ref borrowed)) => {
+            return borrowed.with(source.is_verified, cx, |stored| {
+                with_scratch(stored.len(), |copy| {
+                    copy.copy_from_slice(stored);
+                    act(copy)
+                })
+            });
+        }
         Ok(None) => {}
         Err(error) => return Err(error),
     }
-    let length = stored_length(source, range)?;
+    with_scratch(stored_length(source, range)?, |stored| {
+        source.storage().read_at(range.start, stored, cx)?;
+        act(stored)
+    })
+}
+
+/// Calls `act` with scratch space of that many bytes, which hold anything.
+fn with_scratch<T>(length: usize, act: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
     // The buffer is taken, not borrowed, because a storage in Python may read other records during this read.
     let mut scratch = SCRATCH.take();
     if scratch.len() < length {
         scratch = bytes::zeroed("chunk", length as u64)?;
     }
-    let stored = &mut scratch[..length];
-    let result = source.storage().read_at(range.start, stored, cx).and_then(|()| act(stored));
+    let result = act(&mut scratch[..length]);
     if scratch.capacity() <= SCRATCH_KEPT {
         SCRATCH.set(scratch);
     }

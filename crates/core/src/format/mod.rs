@@ -186,7 +186,8 @@ pub trait Table: Send + Sync {
     }
 
     /// Decodes the stored bytes of a [`Way::Alone`] into `out`. The stored bytes begin at `at` in the file. `out` has the
-    /// size of the record.
+    /// size of the record. If the file is not compressed, the bytes may change during the call, because they lie in a
+    /// memory map. So the checksum of what is in `out` is verified, and not that of what was there before.
     fn decode_into(&self, record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()>;
 
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.

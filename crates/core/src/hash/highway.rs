@@ -20,7 +20,16 @@ pub fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The hash of `head` followed by `body`.
+#[inline]
 pub fn hash_parts(head: &[u8], body: &[u8]) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the CPU has AVX2.
+        let mut hasher = unsafe { highway::AvxHash::force_new(KEY) };
+        hasher.append(head);
+        hasher.append(body);
+        return hasher.finalize64();
+    }
     let mut hasher = Hasher::new();
     hasher.update(head);
     hasher.update(body);

@@ -288,18 +288,6 @@ impl<'a> ChunkView<'a> {
         Ok(whole)
     }
 
-    /// Copies a range of the data into `out`, which has the same length.
-    pub fn copy(&self, data: Range<u64>, mut out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        let mut pace = cx.pace();
-        for piece in self.pieces(data) {
-            let (now, later) = out.split_at_mut(piece.len().min(out.len()));
-            now.copy_from_slice(&piece[..now.len()]);
-            out = later;
-            pace.step(piece.len() as u64)?;
-        }
-        Ok(())
-    }
-
     /// Verifies and decodes the records.
     pub fn decode(&self, cx: &Cx<'_>) -> Result<Decoded> {
         self.verify(cx)?;
@@ -320,7 +308,9 @@ impl<'a> ChunkView<'a> {
         if self.header.kind == kind::SIMPLE {
             return simple::decode_one(self, out, cx).map_err(|e| e.at(self.range.start));
         }
-        let decoded = self.decode(cx)?;
+        // The chunk may lie in a memory map. It must not change between the check of the hash and the decoding.
+        let own = bytes::copied("chunk", self.stored, cx)?;
+        let decoded = ChunkView::read(self.range.start, &own, self.checksums)?.decode(cx)?;
         match decoded.row(0) {
             Some(record) if record.len() == out.len() => bytes::copy_paced(record, out, cx),
             _ => Err(Error::format("chunk does not hold the record").at(self.range.start)),

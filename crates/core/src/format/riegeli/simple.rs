@@ -178,7 +178,7 @@ pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<
     let parts = parts(chunk, cx)?;
     check_one(chunk, &parts, out.len(), cx)?;
     if parts.codec == Codec::None {
-        return chunk.copy(parts.values, out, cx);
+        return chunk.verify_copying(parts.values.start, out, cx);
     }
     let (blob, begin) = stored_values(chunk, &parts, cx)?;
     parts.codec.decompress_paced(&blob[begin..], out, cx)

@@ -4,18 +4,21 @@
 //! The code knows the layout of such a chunk byte for byte. It copies and hashes the record piece by piece, so the
 //! bytes are loaded from memory once. Any other chunk takes the general path, which decodes it or reports what is wrong
 //! with it.
+//!
+//! The copy comes first, and the hash is that of the copy. The chunk may lie in a memory map, and another process may
+//! overwrite the file between the two.
 
 use super::block::{BLOCK, left_in_block};
 use super::chunk::{CHUNK_HEADER, ChunkView, kind};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::hash::highway;
+use crate::prefetch;
 
-/// Each piece is hashed, then copied while it is in the CPU cache. Measured for a record of 100 KB: 11.7 us. With the
-/// copy before the hash it is 16.0 us, and in pieces of 8 KiB 12.9 us. (The hash alone takes 9.7 us, the copy alone 7.6
-/// us.)
-const PIECE: usize = 64 << 10;
-/// Up to this size the copy comes first, because it loads the bytes faster than the hash does: 0.96 us against 1.06 us.
+/// Each piece is copied, then its copy is hashed while it is in the CPU cache, and meanwhile the next piece is loaded.
+/// Measured for a record of 100 KB: 13.5 us. In pieces of 8 KiB without loading ahead it is 15.6 us.
+const PIECE: usize = 2 << 10;
+/// Up to this size a record is copied and hashed in one piece.
 const SMALL: usize = 8 << 10;
 const HEADER: usize = CHUNK_HEADER as usize;
 /// The longest stored form of a record size: nine bytes of seven bits.
@@ -70,26 +73,29 @@ pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> boo
     if highway::hash(&header[8..]) != bytes::u64_le(header, 0) {
         return false;
     }
+    let (before, content) = data.split_at(record);
     let found = if data.len() <= SMALL {
-        out.copy_from_slice(&data[record..]);
-        highway::hash(data)
+        out.copy_from_slice(content);
+        highway::hash_parts(before, out)
     } else {
-        copy_and_hash(data, record, out)
+        let mut hasher = highway::Hasher::new();
+        hasher.update(before);
+        copy_and_hash(content, out, &mut hasher);
+        hasher.finish()
     };
     found == bytes::u64_le(header, 16)
 }
 
-/// Hashes all of `data`, and copies it from `from` on to `out`.
-fn copy_and_hash(data: &[u8], from: usize, out: &mut [u8]) -> u64 {
-    let mut hasher = highway::Hasher::new();
-    let (mut skip, mut done) = (from, 0);
-    for piece in data.chunks(PIECE) {
-        hasher.update(piece);
-        let wanted = &piece[skip..];
-        out[done..done + wanted.len()].copy_from_slice(wanted);
-        (skip, done) = (0, done + wanted.len());
+/// Copies bytes to `out`, which has the same length, and hashes the copy.
+fn copy_and_hash(bytes: &[u8], out: &mut [u8], hasher: &mut highway::Hasher) {
+    let mut rest = bytes;
+    for copy in out.chunks_mut(PIECE) {
+        let (piece, later) = rest.split_at(copy.len());
+        copy.copy_from_slice(piece);
+        prefetch::bytes(later, PIECE);
+        hasher.update(copy);
+        rest = later;
     }
-    hasher.finish()
 }
 
 /// Whether `bytes` are the shortest varint of `number`.
@@ -111,15 +117,18 @@ impl ChunkView<'_> {
         self.check_data_blocks()?;
         let mut hasher = highway::Hasher::new();
         let (mut skip, mut done, mut pace) = (from as usize, 0, cx.pace());
-        // Block headers divide the data into pieces of about the right size, see `PIECE`.
         for piece in self.data_pieces() {
+            let (before, wanted) = piece.split_at(skip.min(piece.len()));
+            skip -= before.len();
+            let (wanted, behind) = wanted.split_at(wanted.len().min(out.len() - done));
+            let copy = &mut out[done..done + wanted.len()];
             if self.checksums {
-                hasher.update(piece);
+                hasher.update(before);
+                copy_and_hash(wanted, copy, &mut hasher);
+                hasher.update(behind);
+            } else {
+                copy.copy_from_slice(wanted);
             }
-            let wanted = &piece[skip.min(piece.len())..];
-            skip -= skip.min(piece.len());
-            let wanted = &wanted[..wanted.len().min(out.len() - done)];
-            out[done..done + wanted.len()].copy_from_slice(wanted);
             done += wanted.len();
             pace.step(piece.len() as u64)?;
         }

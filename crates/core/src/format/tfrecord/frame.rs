@@ -3,6 +3,7 @@
 
 use crate::bytes;
 use crate::error::{Error, Result};
+use crate::format::copy_record;
 use crate::hash::crc32c;
 
 /// Bytes before the data: the length and its checksum.
@@ -40,6 +41,23 @@ pub(super) fn impossible(length: u64, at: u64) -> Error {
 
 /// The verified data of a record. `stored` is the record with its framing.
 pub(super) fn data(stored: &[u8], at: u64, checksums: bool) -> Result<&[u8]> {
+    let (data, checksum) = split(stored, at, checksums)?;
+    if checksums {
+        check(bytes::u32_le(checksum, 0), crc32c::masked(data), at)?;
+    }
+    Ok(data)
+}
+
+/// Copies the data of a record to `out`, which must have its size, and verifies the copy. `stored` is the record with
+/// its framing. It may lie in a memory map, and change between the copy and the check.
+pub(super) fn copy(stored: &[u8], at: u64, checksums: bool, out: &mut [u8]) -> Result<()> {
+    let (data, checksum) = split(stored, at, checksums)?;
+    copy_record(data, out, at)?;
+    if checksums { check(bytes::u32_le(checksum, 0), crc32c::masked(out), at) } else { Ok(()) }
+}
+
+/// The data of a record, not verified, and the checksum behind it. `stored` is the record with its framing.
+fn split(stored: &[u8], at: u64, checksums: bool) -> Result<(&[u8], &[u8])> {
     let length = length(&stored[..stored.len().min(HEADER as usize)], at, checksums)?;
     if end(length, 0, stored.len() as u64).ok() != Some(stored.len() as u64) {
         return Err(Error::format("record length differs from the table")
@@ -48,11 +66,7 @@ pub(super) fn data(stored: &[u8], at: u64, checksums: bool) -> Result<&[u8]> {
             .found(length)
             .hint("the file changed, or its side index belongs to another file"));
     }
-    let (data, checksum) = stored[HEADER as usize..].split_at(stored.len() - AROUND as usize);
-    if checksums {
-        check(bytes::u32_le(checksum, 0), crc32c::masked(data), at)?;
-    }
-    Ok(data)
+    Ok(stored[HEADER as usize..].split_at(stored.len() - AROUND as usize))
 }
 
 /// Compares the checksum of the data of the record at `at`.

@@ -8,7 +8,7 @@ use crate::codec::gzip::Wrapper;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::format::walk::{Depth, Span, Walk};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, copy_record, side_index};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, side_index};
 use crate::storage::spool::Part;
 use crate::storage::{Storage, window::Window};
 use std::ops::Range;
@@ -169,15 +169,14 @@ impl Table for Records {
 
     fn decode_into(&self, record: u64, _at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         let at = self.range(record).start;
-        self.with_stored(record, stored, cx, |stored| {
-            copy_record(frame::data(stored, at, self.checksums)?, out, at)
-        })
+        self.with_stored(record, stored, cx, |stored| frame::copy(stored, at, self.checksums, out))
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
         let at = self.range(chunk.first_record).start;
         self.with_stored(chunk.first_record, stored, cx, |stored| {
-            let data = bytes::copied("record", frame::data(stored, at, self.checksums)?, cx)?;
+            let mut data = bytes::zeroed("record", (stored.len() as u64).saturating_sub(AROUND))?;
+            frame::copy(stored, at, self.checksums, &mut data)?;
             let ends = vec![data.len()];
             Decoded::new(data, ends)
         })
