@@ -7,6 +7,9 @@
 | `__main__` | the command line; prints the figures and fails on a violation |
 | `figures` | what a check returns: how much was tried, and what went wrong |
 | `attacks` | files that are replaced, deleted, truncated and overwritten under 16 threads |
+| `leaks` | opens, failed opens, writers and iterators that are dropped: nothing is left of them |
+| `processes` | forks, spawns and exits while threads read and write |
+| `threads` | one reader in 16 threads: exact results, and other threads run during a read |
 | `child` | runs a function in a forked child, where a crash or a hang can be counted |
 | `record_files` | small files of every format and codec, of records that contain their own number |
 """

@@ -11,6 +11,9 @@ from checks.figures import Figure
 
 CHECKS: dict[str, str] = {
     "attacks": "files that are replaced, deleted, truncated and overwritten under 16 threads",
+    "processes": "forks, spawns and exits while threads read and write",
+    "threads": "one reader in 16 threads: exact results, and other threads run during a read",
+    "leaks": "opens, failed opens, writers and iterators that are dropped: nothing is left of them",
 }
 """Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
 
