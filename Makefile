@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo test check bench clean lint rust-tests python-tests instructions instructions-baseline
+.PHONY: help demo test check bench clean lint rust-tests python-tests loom valgrind instructions instructions-baseline
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +15,7 @@ help:  ## this list
 demo: $(STAMPS)/build  ## build everything and show the main job on data made on the spot
 	@$(BIN)/python examples/demo.py
 
-test: lint rust-tests instructions $(STAMPS)/frameworks python-tests  ## set up everything, then run all checks and tests
+test: lint rust-tests loom instructions $(STAMPS)/frameworks python-tests  ## set up everything, then run all checks and tests
 
 check: lint rust-tests  ## the inner loop: no frameworks
 	$(BIN)/python -m pytest -q -m "not framework"
@@ -28,6 +28,9 @@ instructions: $(STAMPS)/build  ## count the instructions of the hot paths; fails
 
 instructions-baseline: $(STAMPS)/build  ## make the instructions that the code at hand needs the baseline
 	$(BIN)/python -m benches.baseline --write
+
+loom: $(STAMPS)/build  ## run the concurrent parts of the core in every order that their threads can run in
+	cargo run -p anyrecord-models --locked --quiet
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,10 +1,9 @@
 //! A cache of values that are expensive to make: bounded by bytes, with CLOCK eviction.
 
 use crate::process;
-use arc_swap::ArcSwap;
+use crate::sync::{Arc, ArcSwap, Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The memory that a value takes.
 pub trait Weight {

@@ -29,6 +29,7 @@
 //! | [`parallel`] | runs a function on many items in several threads |
 //! | [`pool`] | the thread pools that decode |
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
+//! | [`sync`] | atomics and locks, from one place so that a model checker can replace them |
 //! | [`process`] | the fork generation, and what a forked child must not inherit |
 
 pub mod budget;
@@ -51,6 +52,7 @@ pub mod process;
 pub mod reader;
 pub mod shard;
 pub mod storage;
+pub mod sync;
 pub mod verify;
 pub mod view;
 pub mod writer;

@@ -37,6 +37,7 @@ mod owned;
 mod publishing;
 mod records;
 mod views;
+mod waiters;
 mod writer;
 
 use pyo3::prelude::*;

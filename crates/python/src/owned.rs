@@ -6,14 +6,15 @@
 
 use crate::gil::{self, this_thread};
 use crate::interrupts::{Interrupts, SIGNAL_INTERVAL};
+use crate::waiters::Waiters;
 use anyrecord::Stop;
 use anyrecord::error::{Error, Result};
 use anyrecord::process;
 use pyo3::prelude::*;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A lock that knows the process and the thread that hold it.
 pub struct Owned<T> {
@@ -21,11 +22,7 @@ pub struct Owned<T> {
     generation: u64,
     /// The thread that holds it, or 0.
     holder: AtomicU64,
-    /// How many threads wait for it.
-    waiting: AtomicUsize,
-    /// Waiting threads wait for `released` under this mutex.
-    turn: Mutex<()>,
-    released: Condvar,
+    waiters: Waiters,
 }
 
 /// The guard of a held lock.
@@ -40,9 +37,7 @@ impl<T> Owned<T> {
             state: Mutex::new(state),
             generation: process::generation(),
             holder: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
-            turn: Mutex::new(()),
-            released: Condvar::new(),
+            waiters: Waiters::default(),
         }
     }
 
@@ -91,23 +86,9 @@ impl<T> Owned<T> {
 
     /// Waits until the lock may be free. Returns an error if the call should stop, for example after Ctrl-C.
     fn wait(&self, stop: &dyn Stop) -> Result<()> {
-        self.waiting.fetch_add(1, SeqCst);
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        // A thread that releases the lock needs `turn` to notify the waiting threads, so no notification is missed.
-        let is_free = !matches!(self.state.try_lock(), Err(TryLockError::WouldBlock));
-        if !is_free {
-            drop(self.released.wait_timeout(turn, SIGNAL_INTERVAL));
-        }
-        self.waiting.fetch_sub(1, SeqCst);
+        let is_free = || !matches!(self.state.try_lock(), Err(TryLockError::WouldBlock));
+        self.waiters.wait(SIGNAL_INTERVAL, is_free);
         stop.check()
-    }
-
-    /// Wakes a thread that waits.
-    #[cold]
-    #[inline(never)]
-    fn notify(&self) {
-        drop(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-        self.released.notify_one();
     }
 
     /// None if another thread holds the lock and will release it.
@@ -159,9 +140,9 @@ impl<T> Drop for Held<'_, T> {
         self.owned.holder.store(0, Relaxed);
         // SAFETY: dropped once, here, and not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.guard) };
-        // In a forked child no thread waits, and a thread of the parent may have held `turn` at the fork.
-        if self.owned.waiting.load(SeqCst) > 0 && self.owned.is_of_this_process() {
-            self.owned.notify();
+        // In a forked child no thread waits, and a thread of the parent may have been about to wait at the fork.
+        if self.owned.waiters.are_there() && self.owned.is_of_this_process() {
+            self.owned.waiters.wake_one();
         }
     }
 }

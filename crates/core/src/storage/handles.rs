@@ -6,10 +6,12 @@
 //! in the child.
 
 use super::identity::OpenFile;
-use arc_swap::{ArcSwapOption, Guard};
-use once_cell::race::OnceBox;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use crate::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+    fence,
+};
+use crate::sync::{Arc, ArcSwapOption, Guard, OnceBox};
 
 /// The descriptor of one file. Empty until it is needed, and after an eviction.
 #[derive(Default)]
@@ -37,6 +39,13 @@ impl Handle {
 
 type Cell = ArcSwapOption<Handle>;
 
+/// Takes the file out of a cell, and closes it.
+fn empty(cell: &Cell) {
+    if let Some(handle) = cell.swap(None) {
+        handle.close();
+    }
+}
+
 /// A bounded set of open descriptors, shared by the files of one data set.
 pub struct Handles {
     /// A cell is made when it is first used. Most data sets use few of them, and dropping one takes up to 0.5 us.
@@ -58,8 +67,8 @@ impl Handles {
         // Two rounds are enough: the first one clears all marks.
         let cells = self.cells();
         for _ in 0..2 * cells {
-            let cell = &self.ring[self.hand.fetch_add(1, Relaxed) % cells];
-            let cell = cell.get_or_init(|| Box::new(Cell::empty()));
+            let at = self.hand.fetch_add(1, Relaxed) % cells;
+            let cell = self.ring[at].get_or_init(|| Box::new(Cell::empty()));
             let spare = match &*cell.load() {
                 None => true,
                 Some(other) => !other.used.swap(false, Relaxed),
@@ -70,6 +79,11 @@ impl Handles {
                     && !Arc::ptr_eq(&other, handle)
                 {
                     other.close();
+                }
+                // Another thread may have reserved the descriptor of this cell before it saw the file in it.
+                fence(SeqCst);
+                if at >= self.cells() {
+                    empty(cell);
                 }
                 return;
             }
@@ -90,11 +104,8 @@ impl Handles {
     /// Reserves one descriptor of the limit for another use. Closes a file if necessary.
     pub fn occupy(&self) {
         self.occupied.fetch_add(1, Relaxed);
-        for cell in &self.ring[self.cells()..] {
-            if let Some(handle) = cell.get().and_then(|cell| cell.swap(None)) {
-                handle.close();
-            }
-        }
+        fence(SeqCst);
+        self.ring[self.cells()..].iter().filter_map(OnceBox::get).for_each(empty);
     }
 
     /// Ends one [`occupy`](Self::occupy).

@@ -12,20 +12,21 @@
 //! A map is closed in the same way ([`Map::retire`]). Readers may be copying at that moment, so the map is marked, and
 //! its pages are replaced by zeros at the same addresses. That way readers need not be counted.
 
+use super::map_exports::Exports;
 pub use super::map_registry::MapState;
 use super::map_registry::{REGISTRY, Slot};
 use super::sigbus;
 use std::fs::File;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
+use std::sync::atomic::AtomicU8;
 
 /// A mapped file.
 pub struct Map {
     begin: NonNull<u8>,
     len: usize,
     slot: &'static Slot,
-    /// How many buffers access the map directly, without checks. The map stays in place as long as there is one.
-    exports: AtomicUsize,
+    /// The buffers that access the map directly, without checks.
+    exports: Exports,
 }
 
 // SAFETY: the mapping is read-only and stays in place until `drop`. The slot consists of atomics.
@@ -55,7 +56,7 @@ impl Map {
         // are needed.
         // SAFETY: advice about our own mapping. Nothing is changed.
         let _ = unsafe { rustix::mm::madvise(begin.as_ptr().cast(), len, rustix::mm::Advice::Random) };
-        Some(Map { begin, len, slot, exports: AtomicUsize::new(0) })
+        Some(Map { begin, len, slot, exports: Exports::default() })
     }
 
     /// The mapped bytes: what the file holds at the moment of the access. A copy is valid only if
@@ -83,10 +84,7 @@ impl Map {
     /// file.
     #[inline]
     pub fn state_after_reading(&self) -> MapState {
-        // A processor may execute the loads of a copy after a later load. The fence keeps them before the load of the
-        // mark. Without it, a copy could contain zeros although no mark was seen.
-        fence(Ordering::Acquire);
-        self.slot.state()
+        self.slot.state_after_reading()
     }
 
     /// Reads the last byte. If the file was truncated before its last page, this causes a fault, which marks the map.
@@ -107,14 +105,7 @@ impl Map {
     /// Closes the file at once, even if it is being read: the mark tells readers to discard what they have read. The
     /// map stays if it is exported, because users of an export check nothing.
     pub fn retire(&self) {
-        let before = self.slot.mark_retired();
-        if before == MapState::Retired {
-            return;
-        }
-        // Set the mark first, then read the count. `export` does it in the opposite order, so at least one of the two
-        // sees the other.
-        if self.exports.load(Ordering::SeqCst) > 0 {
-            self.slot.mark_open_again(before);
+        if !self.exports.retire(self.slot) {
             return;
         }
         let (protection, flags) = (
@@ -130,21 +121,13 @@ impl Map {
     /// Keeps the map in place until the matching [`unexport`](Self::unexport). False: the map was closed already, or a
     /// page of the map cannot be read.
     pub fn export(&self) -> bool {
-        self.exports.fetch_add(1, Ordering::SeqCst);
-        // This detects a truncated file, at the cost of a memory access.
-        self.touch_end();
-        // The fence also orders the count before the state, for `retire`.
-        fence(Ordering::SeqCst);
-        let is_there = self.state() == MapState::Intact;
-        if !is_there {
-            self.unexport();
-        }
-        is_there
+        // Touching the end detects a truncated file, at the cost of a memory access.
+        self.exports.begin(self.slot, || self.touch_end())
     }
 
     /// Ends one [`export`](Self::export).
     pub fn unexport(&self) {
-        self.exports.fetch_sub(1, Ordering::SeqCst);
+        self.exports.end();
     }
 
     /// Whether the page cache has the first and the last page of a range.

@@ -7,22 +7,28 @@
 //! Free slots form a stack (a Treiber stack). Taking a slot pops one or uses the next fresh one, so it costs the same
 //! with one map as with a hundred thousand.
 
-use std::sync::atomic::{
+use crate::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 
 /// Whether the bytes of a memory map can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum MapState {
     /// No page of it was ever unreadable.
-    Intact = 0,
+    Intact,
     /// A page could not be read, and was replaced by zeros. From now on the file is read by positional reads.
-    Faulted = 1,
+    Faulted,
     /// The map was closed.
-    Retired = 2,
+    Retired,
 }
+
+// The marks of a slot. They are independent: a fault is remembered although the map is closed, because closing may be
+// undone.
+const INTACT: u8 = 0;
+const FAULTED: u8 = 1;
+const RETIRED: u8 = 2;
 
 /// One registered range. Never freed, so that the signal handler can read it at any time.
 #[derive(Default)]
@@ -30,7 +36,7 @@ pub struct Slot {
     /// Addresses; 0 while the slot is free.
     begin: AtomicUsize,
     end: AtomicUsize,
-    /// A [`MapState`].
+    /// The marks: [`FAULTED`], [`RETIRED`].
     state: AtomicU8,
     /// While the slot is free: the index of the slot below it on the stack, plus 1. 0: none.
     below: AtomicU32,
@@ -43,10 +49,20 @@ impl Slot {
     #[inline]
     pub fn state(&self) -> MapState {
         match self.state.load(Acquire) {
-            0 => MapState::Intact,
-            1 => MapState::Faulted,
+            INTACT => MapState::Intact,
+            FAULTED => MapState::Faulted,
             _ => MapState::Retired,
         }
+    }
+
+    /// The state after a read. If it is intact, all bytes that were read from the range before this call are those of the
+    /// file.
+    #[inline]
+    pub fn state_after_reading(&self) -> MapState {
+        // A processor may execute the loads of a copy after a later load. The fence keeps them before the load of the
+        // mark. Without it, a copy could contain zeros although no mark was seen.
+        fence(Acquire);
+        self.state()
     }
 
     /// The state as a number that is 0 while the range is intact, for callers that check it so often that a call costs
@@ -57,21 +73,17 @@ impl Slot {
 
     /// Marks a fault. A range that was closed stays closed.
     pub fn mark_faulted(&self) {
-        let _ = self.state.compare_exchange(MapState::Intact as u8, MapState::Faulted as u8, SeqCst, SeqCst);
+        self.state.fetch_or(FAULTED, SeqCst);
     }
 
-    /// Marks the range as closed. Returns the previous state.
-    pub fn mark_retired(&self) -> MapState {
-        match self.state.swap(MapState::Retired as u8, SeqCst) {
-            0 => MapState::Intact,
-            1 => MapState::Faulted,
-            _ => MapState::Retired,
-        }
+    /// Marks the range as closed. Returns whether it was open.
+    pub fn mark_retired(&self) -> bool {
+        self.state.fetch_or(RETIRED, SeqCst) & RETIRED == 0
     }
 
     /// Undoes [`mark_retired`](Self::mark_retired).
-    pub fn mark_open_again(&self, before: MapState) {
-        let _ = self.state.compare_exchange(MapState::Retired as u8, before as u8, SeqCst, SeqCst);
+    pub fn mark_open_again(&self) {
+        self.state.fetch_and(!RETIRED, SeqCst);
     }
 
     /// The addresses, if the slot is in use.
@@ -95,7 +107,7 @@ impl Slot {
 }
 
 /// Slots of the first block. Each further block has twice as many.
-const FIRST: usize = 64;
+const FIRST: usize = if cfg!(loom) { 2 } else { 64 };
 /// Room for 64 million slots.
 const BLOCKS: usize = 20;
 /// Linux allows 65,530 maps in one process by default, and the memory allocator, thread stacks and libraries need some
@@ -120,9 +132,11 @@ pub struct Registry {
 }
 
 /// The ranges of this process.
+#[cfg(not(loom))]
 pub static REGISTRY: Registry = Registry::new(MOST_MAPS);
 
 impl Registry {
+    #[cfg(not(loom))]
     const fn new(most: usize) -> Self {
         Registry {
             blocks: [const { AtomicPtr::new(std::ptr::null_mut()) }; BLOCKS],
@@ -132,6 +146,18 @@ impl Registry {
             free: AtomicU64::new(0),
             #[cfg(test)]
             visited: AtomicUsize::new(0),
+        }
+    }
+
+    /// The atomics of the model checker cannot be made in a constant.
+    #[cfg(loom)]
+    pub fn new(most: usize) -> Self {
+        Registry {
+            blocks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            published: AtomicUsize::new(0),
+            in_use: AtomicUsize::new(0),
+            most,
+            free: AtomicU64::new(0),
         }
     }
 
@@ -145,7 +171,7 @@ impl Registry {
             self.in_use.fetch_sub(1, Relaxed);
             return None;
         };
-        slot.state.store(MapState::Intact as u8, Release);
+        slot.state.store(INTACT, Release);
         slot.end.store(begin + len, Release);
         slot.begin.store(begin, Release);
         Some(slot)
@@ -348,11 +374,12 @@ mod tests {
     #[test]
     fn a_closed_range_stays_closed_whatever_faults() {
         let slot = Slot::default();
-        assert_eq!(slot.mark_retired(), MapState::Intact);
+        assert!(slot.mark_retired());
         slot.mark_faulted();
         assert_eq!(slot.state(), MapState::Retired);
-        slot.mark_open_again(MapState::Faulted);
-        assert_eq!(slot.state(), MapState::Faulted);
+        assert!(!slot.mark_retired());
+        slot.mark_open_again();
+        assert_eq!(slot.state(), MapState::Faulted, "the fault was not forgotten");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | `identity` | whether a file that is opened again is still the same file |
 //! | `map`, `mapped_file` | a memory map of a file; what can be borrowed from it (Linux) |
 //! | `sigbus`, `map_registry` | the signal handler that makes memory maps safe; the addresses of all maps (Linux) |
+//! | `map_exports` | whether a memory map may be taken away (Linux) |
 //! | `positional`, `vectored` | positional reads: of one range, of adjacent ranges |
 //! | `cold` | batches that may not be in the page cache (Linux) |
 //! | `direct`, `aligned`, `uring` | O_DIRECT reads, which bypass the page cache, many in flight (Linux) |
@@ -36,6 +37,8 @@ pub mod journal;
 pub mod location;
 #[cfg(target_os = "linux")]
 pub mod map;
+#[cfg(target_os = "linux")]
+mod map_exports;
 #[cfg(target_os = "linux")]
 mod map_registry;
 #[cfg(target_os = "linux")]
