@@ -6,4 +6,9 @@
 |---|---|
 | `__main__` | the command line; prints the figures and fails on a violation |
 | `figures` | what a check returns: how much was tried, and what went wrong |
+| `kills` | a process is killed at each call that changes files |
+| `faults` | each call that changes files fails: disk full, I/O error, interrupted, half written |
+| `scenes` | for both: every way in which the library writes files |
+| `playing` | for both: plays the scenes on all cores |
+| `stopping` | for both: a child process that stops before each of its calls |
 """

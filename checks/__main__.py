@@ -9,7 +9,10 @@ import time
 
 from checks.figures import Figure
 
-CHECKS: dict[str, str] = {}
+CHECKS: dict[str, str] = {
+    "kills": "a process is killed at each call that changes files",
+    "faults": "each call that changes files fails",
+}
 """Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
 
 

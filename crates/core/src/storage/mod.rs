@@ -18,6 +18,7 @@
 //! | [`window`] | reading from front to back, in large pieces or skipping |
 //! | [`output`] | what a writer writes to |
 //! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
+//! | [`disk`] | the changes that they make to a folder |
 //!
 //! To add another kind of storage (an object store), add one file here with one `impl Storage`.
 
@@ -27,6 +28,7 @@ mod aligned;
 mod cold;
 #[cfg(target_os = "linux")]
 pub mod direct;
+mod disk;
 pub mod fetch;
 pub mod file;
 pub mod file_set;

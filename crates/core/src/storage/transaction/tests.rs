@@ -47,6 +47,9 @@ impl Faulty {
 }
 
 impl Disk for Faulty {
+    fn publish(&self, temp: tempfile::TempPath, to: &Path, overwrite: bool) -> std::io::Result<()> {
+        self.step(|| self.disk.publish(temp, to, overwrite))
+    }
     fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
         self.step(|| self.disk.rename(from, to))
     }
@@ -202,6 +205,10 @@ fn an_error_at_any_step_leaves_the_old_set_or_the_new_one_and_nothing_hidden() {
             let when = format!("{counts:?} failed at step {at}");
             let scene = Scene::new(counts);
             match scene.publish(&Faulty::new(once, at)) {
+                Err(error) if error.to_string().contains("published, but cannot sync") => {
+                    assert_eq!(scene.visible(), scene.new, "{when}");
+                    assert!(!scene.journal().exists(), "{when}");
+                }
                 Err(error) => {
                     assert!(error.to_string().contains("injected"), "{when}: {error}");
                     assert_eq!(scene.all(), scene.old, "{when}");
