@@ -1,4 +1,4 @@
-"""A child process that stops before each of its system calls of some kinds: a test can look, let it fail, or kill it."""
+"""A child process that stops before each of its system calls: a test can look, let it fail, or kill it."""
 
 from __future__ import annotations
 

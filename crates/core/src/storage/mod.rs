@@ -46,6 +46,8 @@ pub mod memory;
 pub mod output;
 pub mod partial;
 mod positional;
+#[cfg(all(test, unix))]
+mod power_cut;
 pub mod publish;
 #[cfg(target_os = "linux")]
 pub(crate) mod sigbus;

@@ -64,7 +64,7 @@ pub fn publish(set: NewSet<'_>) -> Result<Option<Error>> {
     publish_on(&LocalDisk { durable }, set)
 }
 
-fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
+pub(super) fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
     if set.files.is_empty() {
         return Ok(None);
     }
@@ -137,6 +137,8 @@ fn begin<'a>(
         let journal = plan(journal, file.path(), names, temps, &old)?;
         file.write_all(&journal.encode()?).map_err(failed)?;
         disk.sync_file(file.as_file()).map_err(failed)?;
+        // A journal that survives a power cut is of use only if the new files that it names survive too.
+        disk.sync(folder_of(path)).map_err(failed)?;
         // Without locks, other processes cannot know that this one is running. The error that they get when they find
         // the journal says so.
         let _ = file.as_file().try_lock();
@@ -264,7 +266,7 @@ pub fn recover(path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
     recover_on(&LocalDisk { durable: true }, path, keep)
 }
 
-fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
+pub(super) fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
     let file = match journal::lock(path)? {
         Lock::Ours(file) | Lock::Unknown(file) => file,
         Lock::Held => return Err(held(path)),
