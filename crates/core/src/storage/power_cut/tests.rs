@@ -27,7 +27,15 @@ fn shards(count: usize, what: &str) -> Files {
 fn scenes() -> Vec<Scene> {
     let one = |old| Scene { old, new: files(&["a.ffr"], "new"), is_set: false };
     let set = |old, new| Scene { old: shards(old, "old"), new: shards(new, "new"), is_set: true };
-    vec![one(files(&["a.ffr"], "old")), one(Files::new()), set(0, 2), set(2, 2), set(3, 1), set(1, 3), set(3, 3)]
+    vec![
+        one(files(&["a.ffr"], "old")),
+        one(Files::new()),
+        set(0, 2),
+        set(2, 2),
+        set(3, 1),
+        set(1, 3),
+        set(3, 3),
+    ]
 }
 
 impl Scene {
