@@ -13,7 +13,7 @@ import anyrecord
 
 from checks.figures import Figure
 from checks.playing import Found, chosen, play
-from checks.scenes import Files, Scene, Stage
+from checks.scenes import Files, Scene, Stage, files_in
 from checks.stopping import GO_ON, HALF_THEN_KILL, KILL, WRITES, Call, watch
 
 __all__ = ["kill_at_each_call", "run"]
@@ -85,8 +85,6 @@ def _kill(stage: Stage, at: int, how: int) -> None:
 
 def _check(stage: Stage) -> list[str]:
     """Violations in what a reader finds."""
-    from checks.scenes import files_in
-
     scene, visible, reading = stage.scene, stage.visible(), stage.reading()
     violations = []
     if files_in(stage.sources) != stage.source_files:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import gc
 import os
 import pickle
 import platform
@@ -19,6 +20,7 @@ import stat
 import struct
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn
@@ -202,9 +204,7 @@ def watch(
 
 
 def _run(act: Callable[[], object], calls: frozenset[str], channel: socket.socket, kill_at_end: bool) -> NoReturn:
-    import gc
-    import warnings
-
+    gc.freeze()  # so that `collect` looks only at what `act` makes
     try:
         before = _descriptors()
         try:

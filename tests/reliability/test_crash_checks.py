@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,8 @@ def safely(path: Path) -> None:
         except OSError:
             os.close(descriptor)
             raise
-        try:
+        with suppress(InterruptedError):  # it was synced
             os.close(descriptor)
-        except InterruptedError:
-            pass  # it was synced
         while True:
             try:
                 os.rename(temporary, path)
@@ -71,10 +70,8 @@ def removed_before_the_rename(path: Path) -> None:
 def without_a_look_at_errors(path: Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     with open(temporary, "wb", buffering=0) as file:
-        try:
+        with suppress(OSError):
             write_all(file.fileno(), NEW)
-        except OSError:
-            pass
     os.rename(temporary, path)
 
 
