@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo test check bench clean lint rust-tests python-tests loom valgrind instructions instructions-baseline
+.PHONY: help demo test check bench clean lint rust-tests python-tests loom valgrind crash-test instructions instructions-baseline
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ instructions-baseline: $(STAMPS)/build  ## make the instructions that the code a
 
 loom: $(STAMPS)/build  ## run the concurrent parts of the core in every order that their threads can run in
 	cargo run -p anyrecord-models --locked --quiet
+
+crash-test: $(STAMPS)/build  ## kill writers at each call that changes files, and let each call fail; some minutes
+	$(BIN)/python -m checks kills faults
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,4 +12,9 @@
 | `threads` | one reader in 16 threads: exact results, and other threads run during a read |
 | `child` | runs a function in a forked child, where a crash or a hang can be counted |
 | `record_files` | small files of every format and codec, of records that contain their own number |
+| `kills` | a process is killed at each call that changes files |
+| `faults` | each call that changes files fails: disk full, I/O error, interrupted, half written |
+| `scenes` | for both: every way in which the library writes files |
+| `playing` | for both: plays the scenes on all cores |
+| `stopping` | for both: a child process that stops before each of its calls |
 """

@@ -14,6 +14,8 @@ CHECKS: dict[str, str] = {
     "processes": "forks, spawns and exits while threads read and write",
     "threads": "one reader in 16 threads: exact results, and other threads run during a read",
     "leaks": "opens, failed opens, writers and iterators that are dropped: nothing is left of them",
+    "kills": "a process is killed at each call that changes files",
+    "faults": "each call that changes files fails",
 }
 """Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
 

@@ -41,17 +41,26 @@ def write_tree(
     target = os.path.realpath(target)  # the target itself can be a link: the user has chosen it
     merge = _check_target(tree, target, overwrite)
     staged = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{secrets.token_hex(8)}.tmp")
-    os.mkdir(staged)
+    _uninterrupted(os.mkdir, staged)
     try:
         _write(records, tree, staged, progress)
         if merge:
             _move(tree, staged, target)
         else:
             if os.path.isdir(target):
-                os.rmdir(target)  # it is empty; not every system can rename over an empty folder
-            os.rename(staged, target)
+                _uninterrupted(os.rmdir, target)  # it is empty; not every system can rename over an empty folder
+            _uninterrupted(os.rename, staged, target)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+def _uninterrupted(call: Callable[..., None], *paths: str) -> None:
+    """Repeats a call that a signal interrupted. Python does not do so for these calls."""
+    while True:
+        try:
+            return call(*paths)
+        except InterruptedError:
+            continue
 
 
 def check_names(tree: Tree, path: str, *, windows: bool) -> None:
@@ -132,7 +141,7 @@ def _write(records: Records, tree: Tree, staged: str, progress: Callable[[int, i
     for path, node in walk(tree):
         place = os.path.join(staged, *path.split("/"))
         if isinstance(node, dict):
-            os.mkdir(place)
+            _uninterrupted(os.mkdir, place)
         else:
             files.append((place, node))
     done, report = 0, Progress(progress, sum(sizes[record] for _, record in files))
@@ -169,10 +178,10 @@ def _move(tree: Tree, staged: str, target: str) -> None:
     for name, node in tree.items():
         source, place = os.path.join(staged, name), os.path.join(target, name)
         if isinstance(node, int):
-            os.replace(source, place)  # replaces a link; does not follow it
+            _uninterrupted(os.replace, source, place)  # replaces a link; does not follow it
             continue
         if _kind(place) == "nothing":
-            os.mkdir(place)
+            _uninterrupted(os.mkdir, place)
         elif _kind(place) != "a folder":  # it was a folder when the target was checked
             raise FileExistsError(errno.EEXIST, "this was a folder and was replaced while unpacking", place)
         _move(node, source, place)

@@ -7,6 +7,8 @@
 pub mod file;
 pub mod pool;
 pub mod tally;
+#[cfg(test)]
+mod tests;
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};

@@ -19,6 +19,7 @@
 //! | [`window`] | reading from front to back, in large pieces or skipping |
 //! | [`output`] | what a writer writes to |
 //! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
+//! | [`disk`] | the changes that they make to a folder |
 //!
 //! To add another kind of storage (an object store), add one file here with one `impl Storage`.
 
@@ -28,6 +29,7 @@ mod aligned;
 mod cold;
 #[cfg(target_os = "linux")]
 pub mod direct;
+mod disk;
 pub mod fetch;
 pub mod file;
 pub mod file_set;
@@ -47,6 +49,8 @@ pub mod memory;
 pub mod output;
 pub mod partial;
 mod positional;
+#[cfg(all(test, unix))]
+mod power_cut;
 pub mod publish;
 #[cfg(target_os = "linux")]
 pub(crate) mod sigbus;

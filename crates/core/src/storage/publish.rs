@@ -7,6 +7,7 @@
 //!
 //! Dropping either stage removes the temporary file and leaves the target as it was.
 
+use super::disk::{Disk, LocalDisk};
 use super::output::{Output, Seekable};
 use crate::error::{Error, Result};
 use crate::process;
@@ -76,13 +77,20 @@ impl Staged {
 
     /// Call this when all bytes are written. It flushes, syncs when durable, and closes.
     pub fn seal(self) -> Result<Sealed> {
+        let disk = LocalDisk { durable: self.target.durable };
+        self.seal_on(&disk)
+    }
+
+    pub(super) fn seal_on(self, disk: &dyn Disk) -> Result<Sealed> {
         let name = self.target.path.to_string_lossy().into_owned();
         let failed = |e| Error::io("writing failed", e).in_file(&name);
         let file = self.out.into_inner().into_inner().map_err(|e| failed(e.into_error()))?;
-        if self.target.durable {
-            file.sync_all().map_err(failed)?;
+        disk.sync_file(&file).map_err(failed)?;
+        match close(file) {
+            // An interrupted close does close the file, and its bytes are on disk already.
+            Err(e) if self.target.durable && e.kind() == ErrorKind::Interrupted => {}
+            closed => closed.map_err(failed)?,
         }
-        close(file).map_err(failed)?;
         Ok(Sealed { temp: Some(self.temp), target: self.target, generation: process::generation() })
     }
 }
@@ -156,22 +164,24 @@ impl Sealed {
     }
 
     /// Makes the file appear under its final name.
-    pub fn publish(mut self) -> Result<()> {
-        let Target { path, overwrite, durable } = self.target.clone();
-        let Some(temp) = self.temp.take() else { return Ok(()) };
-        let failed = |e| publish_failed(&path, e);
-        if overwrite {
-            #[cfg(not(windows))]
-            temp.persist(&path).map_err(|e| failed(e.error))?;
-            // On Windows, this rename also replaces a file that other processes have open.
-            #[cfg(windows)]
-            std::fs::rename(&temp, &path).map_err(failed)?;
-        } else if let Err(e) = temp.persist_noclobber(&path) {
-            // Some file systems have neither hard links nor a rename that fails if the new name exists.
-            rename_if_free(&e.path, &path, e.error).map_err(failed)?;
-        }
-        if durable { sync_folder(folder_of(&path)).map_err(failed) } else { Ok(()) }
+    pub fn publish(self) -> Result<()> {
+        let disk = LocalDisk { durable: self.target.durable };
+        self.publish_on(&disk)
     }
+
+    pub(super) fn publish_on(mut self, disk: &dyn Disk) -> Result<()> {
+        let Target { path, overwrite, .. } = self.target.clone();
+        let Some(temp) = self.temp.take() else { return Ok(()) };
+        disk.publish(temp, &path, overwrite).map_err(|e| publish_failed(&path, e))?;
+        disk.sync(folder_of(&path)).map_err(|e| not_durable(&path, e))
+    }
+}
+
+/// The error for files that have their final names, but may lose them in a power cut.
+pub(super) fn not_durable(path: &Path, error: std::io::Error) -> Error {
+    Error::io("published, but cannot sync the folder of", error)
+        .in_file(&path.to_string_lossy())
+        .hint("the new data can be lost in a power cut; write it again")
 }
 
 /// The error for a failed rename to `path`.
@@ -185,27 +195,6 @@ pub(super) fn publish_failed(path: &Path, error: std::io::Error) -> Error {
         }
         _ => Error::io("cannot publish", error).in_file(&path.to_string_lossy()),
     }
-}
-
-/// Renames a file, unless the new name exists.
-pub(super) fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
-    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
-    {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)
-            .or_else(|e| rename_if_free(from, to, e.into()))
-    }
-    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
-    rename_if_free(from, to, ErrorKind::Unsupported.into())
-}
-
-/// Checks that the new name is free, then renames. Used after an atomic rename failed with `error`. Another process can
-/// take the name in between.
-fn rename_if_free(from: &Path, to: &Path, error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == ErrorKind::AlreadyExists || found(to)?.is_some() {
-        return Err(ErrorKind::AlreadyExists.into());
-    }
-    std::fs::rename(from, to)
 }
 
 /// The metadata of `path`, without following a symlink. None if nothing has this name. An error for an invalid name.

@@ -12,8 +12,9 @@
 //! in the journal that exist tell which steps were made, and [`recover`] finishes or undoes them. A kill after step 4
 //! leaves only hidden files. The next process that publishes the set deletes them.
 
+use super::disk::{Disk, LocalDisk};
 use super::journal::{self, Journal, Lock, Member, Stamp};
-use super::publish::{Sealed, exists, folder_of, found, publish_failed, temp_beside};
+use super::publish::{Sealed, exists, folder_of, found, not_durable, publish_failed, temp_beside};
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -25,7 +26,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-use steps::{Disk, LocalDisk, Transaction};
+use steps::Transaction;
 
 /// How long to wait for a running process that publishes the same set.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,7 +56,7 @@ pub enum Keep {
 }
 
 /// Publishes a set of files. After an error, the old set is unchanged, or the error says that it could not be restored
-/// and how to recover.
+/// and how to recover, or that the new set is visible and may not survive a power cut.
 ///
 /// Returns an error that occurred after everything was published, such as an old file that could not be deleted.
 pub fn publish(set: NewSet<'_>) -> Result<Option<Error>> {
@@ -63,7 +64,7 @@ pub fn publish(set: NewSet<'_>) -> Result<Option<Error>> {
     publish_on(&LocalDisk { durable }, set)
 }
 
-fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
+pub(super) fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
     if set.files.is_empty() {
         return Ok(None);
     }
@@ -77,11 +78,14 @@ fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<Error>> {
     }
     let hidden: Vec<&Path> = temps.iter().map(|temp| &**temp).collect();
     let begun = begin(disk, set.journal, &mut set, &names, &hidden)?;
-    let Err(error) = begun.advance() else { return Ok(begun.delete_old().err()) };
+    let Err(error) = begun.advance() else {
+        disk.sync(folder_of(set.journal)).map_err(|e| not_durable(&journal::target_of(set.journal), e))?;
+        return Ok(begun.delete_old().err());
+    };
     match begun.restore() {
         Ok(()) => {
             // A file that could not be deleted is hidden. The error that stopped the publishing is the one to report.
-            let _ = begun.delete_new();
+            let _ = begun.sync().and_then(|()| begun.delete_new());
             Err(error)
         }
         Err(second) => {
@@ -133,6 +137,8 @@ fn begin<'a>(
         let journal = plan(journal, file.path(), names, temps, &old)?;
         file.write_all(&journal.encode()?).map_err(failed)?;
         disk.sync_file(file.as_file()).map_err(failed)?;
+        // A journal that survives a power cut is of use only if the new files that it names survive too.
+        disk.sync(folder_of(path)).map_err(failed)?;
         // Without locks, other processes cannot know that this one is running. The error that they get when they find
         // the journal says so.
         let _ = file.as_file().try_lock();
@@ -173,7 +179,8 @@ fn delete_leftovers(disk: &dyn Disk, path: &Path) -> Result<bool> {
         Lock::Ours(file) | Lock::Unknown(file) => {
             // A damaged journal, or a file that cannot be deleted, does no harm here.
             if let Ok(journal) = Journal::from_file(&file, &leftovers) {
-                let _ = Transaction { disk, path, journal, lock: file }.delete_all();
+                let ended = Transaction { disk, path, journal, lock: file };
+                let _ = ended.sync().and_then(|()| ended.delete_all());
             }
             Ok(true)
         }
@@ -259,7 +266,7 @@ pub fn recover(path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
     recover_on(&LocalDisk { durable: true }, path, keep)
 }
 
-fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
+pub(super) fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
     let file = match journal::lock(path)? {
         Lock::Ours(file) | Lock::Unknown(file) => file,
         Lock::Held => return Err(held(path)),
@@ -270,8 +277,13 @@ fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<Pat
     let begun = Transaction { disk, path, journal, lock: file };
     begun.refuse_lost(keep)?;
     match keep {
-        Keep::New => begun.advance().and_then(|()| begun.delete_old())?,
-        Keep::Old => begun.restore().and_then(|()| begun.delete_new())?,
+        Keep::New => begun.advance()?,
+        Keep::Old => begun.restore()?,
+    }
+    begun.sync()?;
+    match keep {
+        Keep::New => begun.delete_old()?,
+        Keep::Old => begun.delete_new()?,
     }
     Ok(Some(begun.visible(keep)))
 }

@@ -2,55 +2,14 @@
 
 use super::Keep;
 use crate::error::{Error, Result};
+use crate::storage::disk::Disk;
 use crate::storage::journal::{self, Journal, Member, Stamp};
-use crate::storage::publish::{folder_of, found, publish_failed, rename_new, sync_folder};
+use crate::storage::publish::{folder_of, found, publish_failed};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// The changes that a transaction makes to a folder. Tests replace it, to stop at any step.
-pub trait Disk {
-    /// Renames a file. Replaces a file that has the new name.
-    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()>;
-    /// Renames a file. An error if the new name exists.
-    fn rename_new(&self, from: &Path, to: &Path) -> std::io::Result<()>;
-    /// Deletes a file.
-    fn remove(&self, path: &Path) -> std::io::Result<()>;
-    /// Makes the renames so far survive a power cut.
-    fn sync(&self, folder: &Path) -> std::io::Result<()>;
-    /// Makes the bytes of a file survive a power cut.
-    fn sync_file(&self, file: &File) -> std::io::Result<()>;
-}
-
-/// The real folder.
-pub struct LocalDisk {
-    /// Whether to sync.
-    pub durable: bool,
-}
-
-impl Disk for LocalDisk {
-    fn rename(&self, from: &Path, to: &Path) -> std::io::Result<()> {
-        std::fs::rename(from, to)
-    }
-
-    fn rename_new(&self, from: &Path, to: &Path) -> std::io::Result<()> {
-        rename_new(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> std::io::Result<()> {
-        std::fs::remove_file(path)
-    }
-
-    fn sync(&self, folder: &Path) -> std::io::Result<()> {
-        if self.durable { sync_folder(folder) } else { Ok(()) }
-    }
-
-    fn sync_file(&self, file: &File) -> std::io::Result<()> {
-        if self.durable { file.sync_all() } else { Ok(()) }
-    }
-}
 
 /// A journal that is in place, and the operations on it.
 pub struct Transaction<'a> {
@@ -83,7 +42,8 @@ impl Transaction<'_> {
             && !self.is_there(&member.hidden)?)
     }
 
-    fn sync(&self) -> Result<()> {
+    /// Makes the renames so far survive a power cut.
+    pub fn sync(&self) -> Result<()> {
         let failed = |e| Error::io("cannot sync the folder of", e).in_file(&self.path.to_string_lossy());
         self.disk.sync(folder_of(self.path)).map_err(failed)
     }
@@ -174,10 +134,9 @@ impl Transaction<'_> {
         self.delete(self.journal.new.iter().map(|(member, _)| member).chain(&self.journal.old))
     }
 
-    /// Deletes files that are no longer needed, then the rest of the journal.
+    /// Deletes files that are no longer needed, then the rest of the journal. Until the end of the transaction is on
+    /// disk, they may be needed: call [`sync`](Self::sync) before.
     fn delete<'a>(&self, members: impl IntoIterator<Item = &'a Member>) -> Result<()> {
-        // Until the end of the transaction is on disk, the files may be needed.
-        self.sync()?;
         let mut first = None;
         let leftovers = journal::path_of_leftovers(self.path);
         for path in members.into_iter().map(|member| self.at(&member.hidden)) {
