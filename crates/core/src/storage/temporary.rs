@@ -1,11 +1,12 @@
 //! The temporary files of writers: their names, and how a process shows that it still writes them.
 //!
 //! ```text
-//! .train.ffr.1f0c93a77b52de04_5ab0c9d1k3J9aA0p_0.tmp
+//! .train.ffr.1f0c93a77b52de04_5ab0c9d1e03f9aa07c42_0.tmp
 //!  ^^^^^^^^^ the target: its first and last characters if its name is long
 //!            ^^^^^^^^^^^^^^^^ hash of the whole name of the target
-//!                             ^^^^^^^^^^^^^^^^ token of the writer: its machine since the last boot, random characters
-//!                                              ^ number of the file
+//!                             ^^^^^^^^^^^^^^^^^^^^ token of the writer: 8 characters for its machine since the last
+//!                                                  boot, 12 that are different for each writer
+//!                                                  ^ number of the file
 //! ```
 //!
 //! A set has thousands of files, so a writer cannot keep all of them open. The files of one [`Owner`] share a token. The
@@ -22,9 +23,12 @@ use once_cell::race::OnceBox;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempPath;
 
 const SUFFIX: &str = ".tmp";
@@ -36,7 +40,9 @@ const UNLOCKED: &str = "_nolock";
 const LONGEST: usize = 40;
 const BEGINNING: usize = 24;
 const HOST: usize = 8;
-const RANDOM: usize = 8;
+const UNIQUE: usize = 12;
+/// What earlier versions had in place of all this.
+const OLD_RANDOM: usize = 8;
 /// How often to try again if another process takes a new file for one that was left behind.
 const ATTEMPTS: usize = 100;
 
@@ -83,7 +89,7 @@ impl Name {
         if target.is_empty() {
             return None;
         }
-        let is_old = mark.len() == RANDOM && mark.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let is_old = mark.len() == OLD_RANDOM && mark.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if is_old {
             return Some(Name { target: target.to_owned(), mark: None });
         }
@@ -134,7 +140,7 @@ fn parse_mark(mark: &str) -> Option<Mark> {
         None => (number, false),
     };
     let is_hex = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_token = token.len() == HOST + RANDOM && token.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_token = token.len() == HOST + UNIQUE && token.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if !is_hex || !is_token || parts.next().is_some() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -165,6 +171,18 @@ fn boot() -> Option<&'static str> {
         Box::new(id.map(|id| format!("{:08x}", highway::hash(&id) as u32)))
     };
     BOOT.get_or_init(read).as_deref()
+}
+
+/// A token that no other writer has.
+fn new_token() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    // Random numbers alone could repeat: a forked child inherits the state of a generator.
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let mut unique = RandomState::new().hash_one(0).to_le_bytes().to_vec();
+    unique.extend(time.to_le_bytes());
+    unique.extend(std::process::id().to_le_bytes());
+    unique.extend(COUNT.fetch_add(1, Relaxed).to_le_bytes());
+    format!("{}{:012x}", boot().unwrap_or("00000000"), highway::hash(&unique) >> 16)
 }
 
 /// Locks a file without waiting. Tests replace it.
@@ -241,22 +259,25 @@ impl Owner {
 
 impl Led {
     fn create(&self, target: &Path, number: &str, kind: &str) -> std::io::Result<(File, TempPath)> {
-        let (before, after) = around(target, kind, number, self.lock.is_some())?;
-        let named = tempfile::Builder::new()
-            .prefix(&format!("{before}{}", self.token))
-            .suffix(&after)
-            .rand_bytes(0)
-            .make_in(folder_of(target), create_file)?;
-        Ok(named.into_parts())
+        create_named(target, kind, number, &self.token, self.lock.is_some(), create_file)
     }
 }
 
-/// The name of a temporary file before and after the token.
-fn around(target: &Path, kind: &str, number: &str, is_locked: bool) -> std::io::Result<(String, String)> {
+fn create_named(
+    target: &Path,
+    kind: &str,
+    number: &str,
+    token: &str,
+    is_locked: bool,
+    create: fn(&Path) -> std::io::Result<File>,
+) -> std::io::Result<(File, TempPath)> {
     let name = target.file_name().ok_or(ErrorKind::InvalidInput)?;
     let (short, hash) = (shortened(&name.to_string_lossy()), hash_of(name));
     let unlocked = if is_locked { "" } else { UNLOCKED };
-    Ok((format!(".{short}{kind}.{hash:016x}_"), format!("_{number}{unlocked}{SUFFIX}")))
+    let prefix = format!(".{short}{kind}.{hash:016x}_{token}_{number}{unlocked}");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(SUFFIX).rand_bytes(0);
+    Ok(builder.make_in(folder_of(target), create)?.into_parts())
 }
 
 /// Opens a new file. We open it ourselves, because the crate's own function loses the error number of the system. The
@@ -271,17 +292,15 @@ fn lead(
     try_lock: TryLock,
     create: fn(&Path) -> std::io::Result<File>,
 ) -> std::io::Result<(File, TempPath, Led)> {
-    let folder = folder_of(target).to_owned();
+    let folder = folder_of(target);
     let mut is_locked = true;
     for _ in 0..ATTEMPTS {
-        let (before, after) = around(target, "", "0", is_locked)?;
-        let prefix = format!("{before}{}", boot().unwrap_or("00000000"));
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(&prefix).suffix(&after).rand_bytes(RANDOM);
-        let (file, temp) = builder.make_in(&folder, create)?.into_parts();
-        let name = temp.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mark = Name::parse(&name).and_then(|name| name.mark).ok_or(ErrorKind::InvalidData)?;
-        let led = |lock| Led { folder: folder.clone(), token: mark.token, lock, next: 1 };
+        let token = new_token();
+        let (file, temp) = match create_named(target, "", "0", &token, is_locked, create) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
+            created => created?,
+        };
+        let led = |lock| Led { folder: folder.to_owned(), token, lock, next: 1 };
         if !is_locked {
             return Ok((file, temp, led(None)));
         }

@@ -118,7 +118,7 @@ fn where_locks_do_not_work_nothing_is_removed() {
 fn names_that_are_not_ours_and_those_of_earlier_versions_stay() {
     let dir = tempfile::tempdir().unwrap();
     let hash = "0123456789abcdef";
-    let (token, short) = ("0123456789abcdef", "0123456789abcde");
+    let (token, short) = ("0123456789abcdef0123", "0123456789abcdef012");
     let foreign = [
         ".tmp",
         "..tmp",
