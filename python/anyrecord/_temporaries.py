@@ -55,7 +55,7 @@ class Found:
 
 
 def search(folder: str, targets: list[str] | None, *, remove: bool = False) -> list[Found]:
-    """The temporary files of targets (file names) in a folder, or of all targets. Nothing if there is no such folder."""
+    """The temporary files of targets (file names) in a folder, or of all targets. None of a folder that is missing."""
     try:
         rows, _ = (
             _core.remove_temporaries(folder or os.curdir, targets, None)
@@ -76,10 +76,21 @@ def _found(rows: Iterable[_core._Temporary]) -> list[Found]:
 
 
 def names_of(path: str) -> tuple[str, list[str]]:
-    """The folder of the temporary files of a target, and the file names that they can be for."""
-    folder, name = os.path.split(os.path.realpath(path) if os.path.islink(path) else path)
-    hidden = os.path.basename(_core.journal_path(path, False))
-    return folder, [name, f".{name}.index", hidden]
+    """The folder of the temporary files of a target, and the file names that they can be for.
+
+    No names for a pipe or a device, which is written to directly.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            path = os.path.realpath(path)
+            mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            return "", []
+    except OSError:  # there is nothing yet
+        pass
+    folder, name = os.path.split(path)
+    return folder, [name, f".{name}.index", f".{name}.publish"]
 
 
 def find(paths: Iterable[str], *, remove: bool = False) -> list[Found]:
@@ -91,7 +102,8 @@ def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
     folders: dict[str, list[str]] = {}
     for path in paths:
         folder, names = names_of(path)
-        folders.setdefault(folder, []).extend(names)
+        if names:
+            folders.setdefault(folder, []).extend(names)
     return folders
 
 
@@ -120,7 +132,7 @@ class Leftovers:
         """Looks for them, and issues one warning if there are records among them."""
         self._chosen: dict[str, tuple[list[str], set[str]]] = {}
         with_records: list[str] = []
-        targets = [target for target in targets if not _is_special(target)]
+        targets = list(targets)
         for folder, names in _by_folder(targets).items():
             stale = [found for found in self._look(folder, names) if found.temporary.state == "stale"]
             if stale:
@@ -160,12 +172,3 @@ class Leftovers:
                 text = f"everything is published, but a file that a killed writer left could not be removed: {error}"
                 warnings.warn(text, RuntimeWarning, stacklevel=3)
         self._chosen = {}
-
-
-def _is_special(path: str) -> bool:
-    """Whether this is a pipe or a device, which is written to directly."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

@@ -8,7 +8,7 @@ import signal
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -90,10 +90,10 @@ def prefix(path: Path | str, format: str) -> list[bytes]:
     def keep(record: bytes) -> None:
         found.append(record)
 
-    try:
-        anyrecord.convert(path, "/dev/null", format="tfrecord", source_format=format, map=keep, threads=0)
-    except anyrecord.RecordError:
-        pass
+    # Without its footer, a file is not an ArrayRecord file, but still a Riegeli file.
+    source_format = "riegeli" if format == "array_record" else format
+    with suppress(anyrecord.RecordError):
+        anyrecord.convert(path, os.devnull, format="tfrecord", source_format=source_format, map=keep, overwrite=True)
     return found
 
 
@@ -102,12 +102,22 @@ def _samples(file: bytes) -> list[bytes]:
     checksums = [int.from_bytes(file[at : at + 4], "little") for at in range(12, 12 + 4 * count, 4)]
     offsets = [int.from_bytes(file[at : at + 8], "little") for at in range(12 + 4 * count, 12 + 12 * count, 8)]
     written = offsets.index(0) if 0 in offsets else count
-    found = []
+    found: list[bytes] = []
     for number in range(written):
-        ends = [offsets[number + 1]] if number + 1 < written else range(offsets[number], len(file) + 1)
-        samples = [file[offsets[number] : end] for end in ends]
-        fitting = [sample for sample in samples if zlib.crc32(sample) == checksums[number]]
-        if not fitting:
+        rest = file[offsets[number] :]
+        # The end of the last one is not stored: it is where the checksum fits.
+        size = offsets[number + 1] - offsets[number] if number + 1 < written else _fitting(rest, checksums[number])
+        if size is None or zlib.crc32(rest[:size]) != checksums[number]:
             return found
-        found.append(fitting[0])
+        found.append(rest[:size])
     return found
+
+
+def _fitting(rest: bytes, checksum: int) -> int | None:
+    """How many bytes have this checksum."""
+    running = 0
+    for size in range(len(rest)):
+        if running == checksum:
+            return size
+        running = zlib.crc32(rest[size : size + 1], running)
+    return len(rest) if running == checksum else None

@@ -268,7 +268,12 @@ def test_a_large_folder_is_not_listed_for_every_file(tmp_path: Path, monkeypatch
         (tmp_path / str(number)).touch()
     listed: list[str] = []
     find = _core.find_temporaries
-    monkeypatch.setattr(_core, "find_temporaries", lambda *arguments: (listed.append(""), find(*arguments))[1])
+
+    def count(folder: str, targets: list[str] | None) -> Any:
+        listed.append(folder)
+        return find(folder, targets)
+
+    monkeypatch.setattr(_core, "find_temporaries", count)
     for number in range(100):
         with anyrecord.create(tmp_path / f"{number}.tfrecord", durable=False) as out:
             out.write(b"")
@@ -307,14 +312,13 @@ def test_a_killed_conversion_into_a_folder(sources: list[str], tmp_path: Path, c
         assert states(anyrecord.recover(folder)) == {"removed"}
         assert names(folder) == []
         return
-    with pytest.warns(RuntimeWarning, match="and 39 more" if cleans != "a writer of one name" else "was killed") as told:
-        if cleans == "a writer of one name":
-            write(folder / "source-000.recordio")
-        else:
-            convert(folder)
+    is_one = cleans == "a writer of one name"
+    act = (lambda: write(folder / "source-000.recordio")) if is_one else (lambda: convert(folder))
+    with pytest.warns(RuntimeWarning, match="was killed" if is_one else "and 39 more") as told:
+        act()
     assert len(told) == 1
-    assert len(temporary(folder)) == (39 if cleans == "a writer of one name" else 0)
-    assert states(anyrecord.recover(folder)) == ({"removed"} if cleans == "a writer of one name" else set())
+    assert len(temporary(folder)) == (39 if is_one else 0)
+    assert states(anyrecord.recover(folder)) == ({"removed"} if is_one else set())
 
 
 def test_a_living_conversion_is_not_touched_and_needs_no_descriptor_for_each_file(
@@ -365,7 +369,7 @@ def test_after_a_kill_at_any_step_the_next_writer_or_recover_leaves_only_the_set
 ) -> None:
     step, code = 0, None
     while code is None:
-        code = stop_at_each(lambda: write(path, **keywords), lambda number, call: KILL if number == step else GO_ON)
+        code = stop_at_each(lambda: write(path, **keywords), lambda number, call: KILL if number == step else GO_ON)  # noqa: B023
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:

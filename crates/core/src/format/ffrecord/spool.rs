@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 use crate::format::tfrecord::frame;
 use crate::storage::output::Output;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use tempfile::TempPath;
 
 /// More samples than this move from memory to disk.
 const IN_MEMORY: usize = 8 << 20;
-/// Large enough that writing a small sample rarely is a system call.
+/// Samples are written in pieces of this size. A larger sample is written without being copied.
 const BUFFER: usize = 256 << 10;
 /// The samples are copied in pieces of this size.
 const PIECE: usize = 1 << 20;
@@ -27,7 +27,9 @@ pub(super) struct SampleSpool {
 }
 
 struct OnDisk {
-    file: BufWriter<File>,
+    file: File,
+    /// Samples with their framing, before they are written.
+    framed: Vec<u8>,
     /// The name of the file. The file is removed when this is dropped.
     _name: Option<TempPath>,
 }
@@ -51,7 +53,7 @@ impl SampleSpool {
             }
             None => {
                 let (file, name) = out.create_spool().map_err(failed)?;
-                let disk = OnDisk { file: BufWriter::with_capacity(BUFFER, file), _name: name };
+                let disk = OnDisk { file, framed: Vec::new(), _name: name };
                 let disk = self.disk.insert(disk);
                 let memory = std::mem::take(&mut self.memory);
                 disk.write(&memory, earlier.iter().map(|&end| end as usize)).map_err(failed)?;
@@ -75,16 +77,31 @@ impl OnDisk {
         let mut begin = 0;
         for end in ends {
             let sample = samples.get(begin..end).unwrap_or_default();
-            self.file.write_all(&frame::header(sample))?;
-            self.file.write_all(sample)?;
-            self.file.write_all(&frame::trailer(sample))?;
+            if sample.len() < BUFFER {
+                frame::put(&mut self.framed, sample);
+            } else {
+                self.framed.extend_from_slice(&frame::header(sample));
+                self.flush()?;
+                self.file.write_all(sample)?;
+                self.framed.extend_from_slice(&frame::trailer(sample));
+            }
+            if self.framed.len() >= BUFFER {
+                self.flush()?;
+            }
             begin = end;
         }
+        // All samples of the group, so that not more than the next group is lost if the process is killed.
+        self.flush()
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.write_all(&self.framed)?;
+        self.framed.clear();
         Ok(())
     }
 
     fn copy_to(self, ends: &[u64], out: &mut dyn Output) -> Result<()> {
-        let mut file = self.file.into_inner().map_err(|e| failed(e.into_error()))?;
+        let mut file = self.file;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut buffer = vec![0; PIECE];
         let mut begins = std::iter::once(0).chain(ends.iter().copied());

@@ -86,7 +86,7 @@ pub(in crate::format) fn trailer(record: &[u8]) -> [u8; TRAILER] {
 }
 
 /// Appends a record in its stored form.
-pub(super) fn put(out: &mut Vec<u8>, record: &[u8]) {
+pub(in crate::format) fn put(out: &mut Vec<u8>, record: &[u8]) {
     out.extend_from_slice(&header(record));
     out.extend_from_slice(record);
     out.extend_from_slice(&trailer(record));
