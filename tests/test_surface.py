@@ -41,6 +41,7 @@ PUBLIC = [
     "RecordsIterator",
     "Recovered",
     "Report",
+    "Temporary",
     "TruncatedError",
     "Writer",
     "build_index",

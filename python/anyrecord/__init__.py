@@ -27,6 +27,7 @@ from anyrecord._options import Limits
 from anyrecord._packing import pack
 from anyrecord._records import Location, Records, open
 from anyrecord._recover import Recovered, recover
+from anyrecord._temporaries import Temporary
 from anyrecord._writer import Writer, create
 from anyrecord.errors import (
     ChecksumError,
@@ -60,6 +61,7 @@ __all__ = [
     "RecordsIterator",
     "Recovered",
     "Report",
+    "Temporary",
     "TruncatedError",
     "Writer",
     "build_index",

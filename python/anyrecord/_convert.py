@@ -18,6 +18,7 @@ from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Records
 from anyrecord._targets import is_folder_name, refuse_interrupted, refuse_unwritable, target_path
+from anyrecord._temporaries import Leftovers
 from anyrecord._writer import (
     Creating,
     FormatOptions,
@@ -165,7 +166,10 @@ def convert(
         _refuse_links_out(targets)
     for path in targets:
         refuse_unwritable(path, sharded=sharding[0] != "one")
-    return _convert(pairs, job, unchanged)
+    leftovers = Leftovers(targets)
+    converted = _convert(pairs, job, unchanged)
+    leftovers.remove()
+    return converted
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +276,7 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unc
                 job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
             report = Progress(job.progress, job.total)
             for files, path in pairs:
-                written.append(_write(files, path, job, before))
+                written.append(_write(files, path, job, before, written[-1] if written else None))
                 before += sum(os.path.getsize(file.path) for file in files) if job.view is None else job.total
                 if before < job.total:
                     report(before)
@@ -304,10 +308,10 @@ def _publish(written: list[Writer], overwrite: bool) -> None:
     warn_of_leftovers(folder or os.curdir, left)
 
 
-def _write(files: list[FileRange], path: str, job: _Job, before: int) -> Writer:
+def _write(files: list[FileRange], path: str, job: _Job, before: int, last: Writer | None) -> Writer:
     """A writer with all records of the files: complete, verified if asked for, and not published yet."""
     inputs = [(file.path, file.start, file.stop) for file in files]
-    creating, split = job.creating, None
+    creating, split = replace(job.creating, together_with=last), None
     if creating.sharding[0] == "turns":
         shards = creating.sharding[1]
         split = (shards, _count(inputs, job))

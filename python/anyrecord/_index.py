@@ -10,6 +10,7 @@ from anyrecord._calls import Progress
 from anyrecord._locations import StrPath
 from anyrecord._options import open_options
 from anyrecord._paths import expand
+from anyrecord._temporaries import remove_silently
 
 __all__ = ["build_index"]
 
@@ -48,4 +49,6 @@ def build_index(
             found.append(os.fspath(index))
         done += size
         report(done)
+    # An index that was not finished is worth nothing: it is built from the data.
+    remove_silently(found)
     return found

@@ -9,16 +9,17 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
+from anyrecord import _core
 from anyrecord._calls import Progress
 from anyrecord._listing import Tree, walk
 from anyrecord._records import Records
+from anyrecord._temporaries import remove_silently
 from anyrecord.errors import FormatError
 
 __all__ = ["check_names", "write_tree"]
@@ -40,8 +41,7 @@ def write_tree(
     check_names(tree, records.paths[-1], windows=os.name == "nt")
     target = os.path.realpath(target)  # the target itself can be a link: the user has chosen it
     merge = _check_target(tree, target, overwrite)
-    staged = os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.{secrets.token_hex(8)}.tmp")
-    _uninterrupted(os.mkdir, staged)
+    staged, _lock = _core.create_temporary_folder(target)  # the lock shows other processes that this one is alive
     try:
         _write(records, tree, staged, progress)
         if merge:
@@ -52,6 +52,8 @@ def write_tree(
             _uninterrupted(os.rename, staged, target)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+    # What a killed process left is still in the packed file.
+    remove_silently([target], folders=True)
 
 
 def _uninterrupted(call: Callable[..., None], *paths: str) -> None:

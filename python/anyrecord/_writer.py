@@ -18,6 +18,7 @@ from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_numbe
 from anyrecord._options import mark_worker_process
 from anyrecord._paths import existing_shards, shard_paths
 from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
+from anyrecord._temporaries import Leftovers
 from anyrecord.errors import ClosedError
 
 __all__ = ["Writer", "create"]
@@ -45,6 +46,8 @@ class Creating:
     num_records: int | None
     tally: bool = False
     """Whether to keep a checksum of the records, to compare it with the file after writing."""
+    together_with: _core.Writer | None = None
+    """Another writer, if the files of both are published together."""
 
 
 class FormatOptions(TypedDict, total=False):
@@ -75,6 +78,8 @@ class Writer(_core.Writer):
     _overwrite: bool
     _names: list[str] | None = None
     """The files that were published. None before that."""
+    _leftovers: Leftovers | None = None
+    """What killed writers of the same name left."""
     _advice: str = "use a with block, or call close()"
     """What the warning about a discarded writer advises."""
 
@@ -123,6 +128,8 @@ class Writer(_core.Writer):
             left = _core.publish_set([self], journal, self._overwrite, (names, lambda: existing_shards(path)))
             self._names = names
             warn_of_leftovers(path, left)
+        if self._leftovers is not None:
+            self._leftovers.remove()
 
     def discard(self) -> None:
         """Throws away what was written. Nothing is published, and an existing file stays unchanged.
@@ -229,6 +236,8 @@ def create(
     - `shards=16` writes records to 16 files in turn: `train-00000-of-00016.ffr` and so on. The shards are balanced
       whatever the number of records is. `shard_bytes` and `shard_records` fill one file after the other. All shards
       appear together. If the process is killed at that moment, `recover` finishes or undoes the publishing.
+    - A process that is killed while it writes leaves a hidden temporary file. `create` warns of it. It is removed when
+      the new writer has published its own file. `recover` removes it earlier, or saves the records in it.
     - `format`: can differ from the suffix, because readers detect the format from the bytes.
     - `num_records`: the number of records, if you know it. FFRecord is then written in one pass. For every format it
       is an error to write another number of records.
@@ -282,7 +291,10 @@ def create(
         "chunk_bytes": chunk_bytes,
     }
     given = {keyword: value for keyword, value in keywords.items() if value is not None}
-    return new_writer(target, creating, given)
+    leftovers = None if name is None else Leftovers([name])
+    writer = new_writer(target, creating, given)
+    writer._leftovers = leftovers
+    return writer
 
 
 def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Writer:

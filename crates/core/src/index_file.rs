@@ -13,6 +13,7 @@ use crate::storage::output::Output;
 use crate::storage::publish::Staged;
 use crate::storage::{self, Storage};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The location of the side index of a file. None if the file has no path.
 fn beside(location: &Location) -> Option<Location> {
@@ -86,7 +87,7 @@ pub fn build(
         }
         let Some(bytes) = (format.open)(file, options, cx)?.index_bytes() else { return Ok(None) };
         // Not durable, because an index that is lost in a power cut can be built again.
-        let mut staged = Staged::create(&index, true, false)?;
+        let mut staged = Staged::create(&index, true, false, &Arc::default())?;
         staged.write_all(&bytes)?;
         staged.seal()?.publish()?;
         Ok(Some(index))

@@ -20,6 +20,7 @@ use crate::parallel;
 use crate::process;
 use crate::storage::output::Output;
 use crate::storage::publish::Sealed;
+use crate::storage::temporary::Owner;
 use file::FileWriter;
 use pool::{Listen, Pool};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,8 @@ pub struct CreateOptions {
     pub num_records: Option<u64>,
     /// Called while the writer waits for encoding threads.
     pub listen: Listen,
+    /// Who owns the temporary files. Writers whose files are published together can have one owner.
+    pub owner: Arc<Owner>,
     /// The options of the format.
     pub format_options: WriteOptions,
 }
@@ -75,6 +78,7 @@ impl Default for CreateOptions {
             tally: false,
             num_records: None,
             listen: Listen::default(),
+            owner: Arc::default(),
             format_options: WriteOptions::default(),
         }
     }
@@ -167,12 +171,12 @@ impl Writer {
 
     fn new_file(&self, shard: u64) -> Result<FileWriter> {
         let encoder = (self.format.encoder)(&self.format_options(shard))?;
-        let CreateOptions { overwrite, durable, sharding, tally, .. } = self.options;
+        let CreateOptions { overwrite, durable, sharding, tally, ref owner, .. } = self.options;
         let pool = self.pool.clone();
         let file = if sharding == Sharding::One {
-            FileWriter::create(&self.path, overwrite, durable, encoder, pool)?
+            FileWriter::create(&self.path, overwrite, durable, owner, encoder, pool)?
         } else {
-            FileWriter::create_shard(&self.path, durable, encoder, pool)?
+            FileWriter::create_shard(&self.path, durable, owner, encoder, pool)?
         };
         Ok(file.with_tally(tally).with_listen(self.options.listen.clone()))
     }

@@ -36,6 +36,7 @@ mod order;
 mod owned;
 mod publishing;
 mod records;
+mod temporaries;
 mod views;
 mod waiters;
 mod writer;
@@ -106,6 +107,10 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(publishing::refuse_interrupted, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::refuse_journal, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::recover, m)?)?;
+    m.add_class::<temporaries::FolderLock>()?;
+    m.add_function(wrap_pyfunction!(temporaries::find_temporaries, m)?)?;
+    m.add_function(wrap_pyfunction!(temporaries::remove_temporaries, m)?)?;
+    m.add_function(wrap_pyfunction!(temporaries::create_temporary_folder, m)?)?;
     m.add_function(wrap_pyfunction!(views::order_of, m)?)?;
     m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;
     m.add_function(wrap_pyfunction!(views::concat, m)?)?;

@@ -78,10 +78,11 @@ pub fn refuse_interrupted(path: PathBuf) -> PyResult<()> {
     }
 }
 
-/// Finishes or undoes an interrupted publish. Returns the visible files, or None if nothing was interrupted.
+/// Finishes or undoes an interrupted publish. Returns the visible files, or None if nothing was interrupted. If it is
+/// not known which set to keep, an interrupted publish is an error.
 #[pyfunction]
-pub fn recover(py: Python<'_>, journal: PathBuf, keep_new: bool) -> PyResult<Option<Vec<OsString>>> {
-    let keep = if keep_new { Keep::New } else { Keep::Old };
+pub fn recover(py: Python<'_>, journal: PathBuf, keep_new: Option<bool>) -> PyResult<Option<Vec<OsString>>> {
+    let keep = keep_new.map(|keep_new| if keep_new { Keep::New } else { Keep::Old });
     let files = gil::detach(py, || transaction::recover(&journal, keep)).map_err(Failure)?;
     Ok(files.map(|files| files.into_iter().map(OsString::from).collect()))
 }

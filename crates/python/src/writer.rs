@@ -9,6 +9,7 @@ use anyrecord::Cx;
 use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
+use anyrecord::storage::temporary::Owner;
 use anyrecord::writer::pool::Listen;
 use anyrecord::writer::{CreateOptions, SealedSet, Sharding};
 use pyo3::exceptions::PyTypeError;
@@ -17,8 +18,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 enum WriterState {
     Open(Box<anyrecord::writer::Writer>),
@@ -38,6 +39,8 @@ pub struct Writer {
     num_records: AtomicU64,
     num_bytes: AtomicU64,
     format: &'static str,
+    /// Who owns the temporary files, as long as there are any.
+    owner: Weak<Owner>,
 }
 
 /// The attributes of `anyrecord._writer.Creating`.
@@ -51,6 +54,8 @@ pub struct Creating {
     sharding: (String, u64),
     num_records: Option<u64>,
     tally: bool,
+    /// Another writer whose files are published together with these.
+    together_with: Option<Py<Writer>>,
 }
 
 fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<CreateOptions> {
@@ -82,6 +87,11 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
         },
         tally: creating.tally,
         num_records: creating.num_records,
+        owner: creating
+            .together_with
+            .as_ref()
+            .and_then(|other| other.get().owner.upgrade())
+            .unwrap_or_default(),
         listen: Listen(Arc::new(|| gil::attach(|py| py.check_signals()).map_err(external))),
         format_options,
     })
@@ -214,6 +224,7 @@ impl Writer {
     ) -> PyResult<Self> {
         let options = options(&creating, keywords)?;
         let format = detect::by_name(&creating.format).map_err(Failure)?;
+        let owner = Arc::downgrade(&options.owner);
         let writer = if target.is_instance_of::<PyString>() {
             let path: PathBuf = target.extract()?;
             gil::detach(py, || anyrecord::writer::Writer::create(&path, format, options))
@@ -227,6 +238,7 @@ impl Writer {
             num_records: AtomicU64::new(0),
             num_bytes: AtomicU64::new(0),
             format: format.name,
+            owner,
         })
     }
 

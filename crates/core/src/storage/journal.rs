@@ -113,6 +113,12 @@ pub fn path_for_folder(folder: &Path) -> PathBuf {
     folder.join(OF_FOLDER)
 }
 
+/// Whether this is the file name of a journal.
+pub fn is_journal(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b".") && name.ends_with(SUFFIX.as_bytes())
+}
+
 /// The path to which a journal is renamed once the visible set is complete. Then the hidden files that it names can be
 /// deleted.
 pub fn path_of_leftovers(journal: &Path) -> PathBuf {

@@ -20,6 +20,7 @@
 //! | [`output`] | what a writer writes to |
 //! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
 //! | [`disk`] | the changes that they make to a folder |
+//! | [`temporary`], [`stale`] | the temporary files of writers, and of writers that were killed |
 //!
 //! To add another kind of storage (an object store), add one file here with one `impl Storage`.
 
@@ -55,6 +56,8 @@ pub mod publish;
 #[cfg(target_os = "linux")]
 pub(crate) mod sigbus;
 pub mod spool;
+pub mod stale;
+pub mod temporary;
 pub mod transaction;
 #[cfg(target_os = "linux")]
 pub mod uring;

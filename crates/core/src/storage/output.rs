@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use std::fs::{File, Metadata};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
+use tempfile::TempPath;
 
 /// The destination for the bytes of one file.
 pub trait Output: Send {
@@ -25,9 +26,10 @@ pub trait Output: Send {
     /// Writes out everything that is buffered.
     fn flush(&mut self) -> Result<()>;
 
-    /// A folder on the same disk, for a format that needs temporary files. None: the system's temporary folder.
-    fn spool_folder(&self) -> Option<&Path> {
-        None
+    /// A new file for samples that cannot be written to their place yet, and its name if it has one. A file beside the
+    /// output has a name, so that the samples can be saved if the process is killed.
+    fn create_spool(&self) -> std::io::Result<(File, Option<TempPath>)> {
+        Ok((tempfile::tempfile()?, None))
     }
 }
 

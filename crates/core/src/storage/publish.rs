@@ -1,6 +1,7 @@
 //! Makes a file appear whole or not at all. [`transaction`](super::transaction) does so for sets of files.
 //!
-//! 1. [`Staged::create`]: `.<name>.<random>.tmp` in the target's folder, exclusively, with ordinary permissions.
+//! 1. [`Staged::create`]: a [temporary](super::temporary) file in the target's folder, exclusively, with ordinary
+//!    permissions. Its owner holds a lock, so that other processes know that it is alive.
 //! 2. The bytes go there; every write is checked.
 //! 3. [`Staged::seal`]: flushed and, when durable, synced and closed.
 //! 4. [`Sealed::publish`]: renamed over the target, or to a name that must not exist, and the folder synced.
@@ -9,11 +10,13 @@
 
 use super::disk::{Disk, LocalDisk};
 use super::output::{Output, Seekable};
+use super::temporary::Owner;
 use crate::error::{Error, Result};
 use crate::process;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempPath;
 
 /// Large enough that a write of a few hundred bytes rarely is a system call.
@@ -24,6 +27,9 @@ pub struct Staged {
     out: Seekable<BufWriter<File>>,
     temp: TempPath,
     target: Target,
+    owner: Arc<Owner>,
+    /// Which file of the owner this is.
+    number: u64,
 }
 
 /// Where a staged file goes, and how.
@@ -36,19 +42,16 @@ struct Target {
 
 impl Staged {
     /// Creates the temporary file in the folder of the target. A symlink is followed: its target is replaced.
-    pub fn create(path: &Path, overwrite: bool, durable: bool) -> Result<Self> {
+    pub fn create(path: &Path, overwrite: bool, durable: bool, owner: &Arc<Owner>) -> Result<Self> {
         let failed = |e| Error::io("cannot create", e).in_file(&path.to_string_lossy());
-        let resolved = match found(path).map_err(failed)? {
-            Some(metadata) if metadata.is_symlink() => follow(path).map_err(failed)?,
-            _ => path.to_owned(),
-        };
+        let resolved = resolved(path).map_err(failed)?;
         let replaced = found(&resolved).map_err(failed)?;
         match &replaced {
             Some(metadata) if metadata.is_dir() => return Err(failed(ErrorKind::IsADirectory.into())),
             Some(_) if !overwrite => return Err(exists(path)),
             _ => {}
         }
-        let staged = Self::stage(path, resolved, overwrite, durable)?;
+        let staged = Self::stage(path, resolved, overwrite, durable, owner)?;
         // A file that replaces another one keeps its permissions.
         if let Some(metadata) = replaced {
             staged.out.inner().get_ref().set_permissions(metadata.permissions()).map_err(failed)?;
@@ -58,16 +61,24 @@ impl Staged {
 
     /// Creates the temporary file of a shard of `path`. The final name is not known yet, only that it will be in the
     /// same folder. So no symlink is followed and nothing is replaced.
-    pub fn create_shard(path: &Path, durable: bool) -> Result<Self> {
-        Self::stage(path, path.to_owned(), false, durable)
+    pub fn create_shard(path: &Path, durable: bool, owner: &Arc<Owner>) -> Result<Self> {
+        Self::stage(path, path.to_owned(), false, durable, owner)
     }
 
-    fn stage(path: &Path, target: PathBuf, overwrite: bool, durable: bool) -> Result<Self> {
+    fn stage(
+        path: &Path,
+        target: PathBuf,
+        overwrite: bool,
+        durable: bool,
+        owner: &Arc<Owner>,
+    ) -> Result<Self> {
         let failed = |e| Error::io("cannot create", e).in_file(&path.to_string_lossy());
-        let (file, temp) = temp_beside(&target).map_err(failed)?.into_parts();
+        // A link can lead to another folder.
+        let owner = if owner.takes(&target) { owner.clone() } else { Arc::default() };
+        let (file, temp, number) = owner.create(&target).map_err(failed)?;
         let out = Seekable::new(BufWriter::with_capacity(BUFFER, file))
             .map_err(|e| e.in_file(&path.to_string_lossy()))?;
-        Ok(Staged { out, temp, target: Target { path: target, overwrite, durable } })
+        Ok(Staged { out, temp, target: Target { path: target, overwrite, durable }, owner, number })
     }
 
     /// Where the file will appear.
@@ -91,7 +102,12 @@ impl Staged {
             Err(e) if self.target.durable && e.kind() == ErrorKind::Interrupted => {}
             closed => closed.map_err(failed)?,
         }
-        Ok(Sealed { temp: Some(self.temp), target: self.target, generation: process::generation() })
+        Ok(Sealed {
+            temp: Some(self.temp),
+            target: self.target,
+            owner: self.owner,
+            generation: process::generation(),
+        })
     }
 }
 
@@ -120,8 +136,9 @@ impl Output for Staged {
         self.out.flush().map_err(|e| e.in_file(&self.target.path.to_string_lossy()))
     }
 
-    fn spool_folder(&self) -> Option<&Path> {
-        self.target.path.parent()
+    fn create_spool(&self) -> std::io::Result<(File, Option<TempPath>)> {
+        let (file, temp) = self.owner.create_samples(&self.target.path, self.number)?;
+        Ok((file, Some(temp)))
     }
 }
 
@@ -130,6 +147,8 @@ pub struct Sealed {
     /// None once it is published.
     temp: Option<TempPath>,
     target: Target,
+    /// Holds the lock until the file is published.
+    owner: Arc<Owner>,
     generation: u64,
 }
 
@@ -153,9 +172,9 @@ impl Sealed {
         &self.target.path
     }
 
-    /// Returns the temporary file, to be published as one of a set.
-    pub(super) fn take_temp(mut self) -> Option<TempPath> {
-        self.temp.take()
+    /// Returns the temporary file, to be published as one of a set, and its owner, to be kept until then.
+    pub(super) fn take_temp(mut self) -> (Option<TempPath>, Arc<Owner>) {
+        (self.temp.take(), self.owner.clone())
     }
 
     /// Whether the file was synced. If so, its new name must be synced too.
@@ -218,6 +237,14 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// The path that is written to: the end of a chain of symlinks, or the path itself.
+pub fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    match found(path)? {
+        Some(metadata) if metadata.is_symlink() => follow(path),
+        _ => Ok(path.to_owned()),
+    }
+}
+
 /// The path that a chain of symlinks ends at, whether or not it exists.
 fn follow(path: &Path) -> std::io::Result<PathBuf> {
     let mut path = path.to_owned();
@@ -231,19 +258,6 @@ fn follow(path: &Path) -> std::io::Result<PathBuf> {
     return Err(rustix::io::Errno::LOOP.into());
     #[cfg(not(unix))]
     Err(std::io::Error::other("too many levels of symbolic links"))
-}
-
-/// A new file with a hidden name in the folder of `path`.
-pub(super) fn temp_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
-    let name = path.file_name().ok_or(ErrorKind::InvalidInput)?.to_string_lossy();
-    // The name is shortened, because a name near the system's limit leaves no room for our prefix and suffix.
-    let name: String = name.chars().take(40).collect();
-    let prefix = format!(".{name}.");
-    // We open the file ourselves, because the crate's own function loses the error number of the system. The
-    // permissions are those that any program would request, and the system applies the umask.
-    tempfile::Builder::new().prefix(&prefix).suffix(".tmp").rand_bytes(8).make_in(folder_of(path), |path| {
-        std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)
-    })
 }
 
 /// Closes a file and returns the error, if any: a network file system may report a failed write only now.
@@ -287,14 +301,14 @@ mod tests {
     fn nothing_appears_before_publish_and_nothing_stays_after_a_drop() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("a.ffr");
-        let mut staged = Staged::create(&target, false, true).unwrap();
+        let mut staged = Staged::create(&target, false, true, &Arc::default()).unwrap();
         staged.write_all(b"half").unwrap();
         assert_eq!(names(dir.path()).len(), 1);
         assert!(!target.exists());
         drop(staged);
         assert!(names(dir.path()).is_empty());
 
-        let mut staged = Staged::create(&target, false, true).unwrap();
+        let mut staged = Staged::create(&target, false, true, &Arc::default()).unwrap();
         staged.write_all(b"whole").unwrap();
         let sealed = staged.seal().unwrap();
         assert!(!target.exists());
@@ -307,7 +321,7 @@ mod tests {
     fn a_file_that_appeared_meanwhile_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("a.ffr");
-        let sealed = Staged::create(&target, false, false).unwrap().seal().unwrap();
+        let sealed = Staged::create(&target, false, false, &Arc::default()).unwrap().seal().unwrap();
         std::fs::write(&target, b"somebody else's").unwrap();
         assert!(sealed.publish().unwrap_err().to_string().contains("overwrite=True"));
         assert_eq!(names(dir.path()), ["a.ffr"]);
@@ -321,7 +335,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (real, link) = (dir.path().join("real.ffr"), dir.path().join("link.ffr"));
         std::os::unix::fs::symlink("real.ffr", &link).unwrap();
-        Staged::create(&link, true, false).unwrap().seal().unwrap().publish().unwrap();
+        Staged::create(&link, true, false, &Arc::default()).unwrap().seal().unwrap().publish().unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         let plain = dir.path().join("plain");
         std::fs::write(&plain, b"").unwrap();

@@ -14,12 +14,14 @@
 
 use super::disk::{Disk, LocalDisk};
 use super::journal::{self, Journal, Lock, Member, Stamp};
-use super::publish::{Sealed, exists, folder_of, found, not_durable, publish_failed, temp_beside};
+use super::publish::{Sealed, exists, folder_of, found, not_durable, publish_failed};
+use super::temporary::{Name, Owner};
 use crate::error::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod steps;
@@ -70,10 +72,16 @@ pub(super) fn publish_on(disk: &dyn Disk, mut set: NewSet<'_>) -> Result<Option<
     }
     let mut names = Vec::with_capacity(set.files.len());
     let mut temps = Vec::with_capacity(set.files.len());
+    // Their locks are held until everything is published.
+    let mut owners: Vec<Arc<Owner>> = Vec::new();
     for (sealed, name) in std::mem::take(&mut set.files) {
         refuse_other_folder(sealed.path(), set.journal)?;
         refuse_other_folder(&name, set.journal)?;
-        temps.extend(sealed.take_temp());
+        let (temp, owner) = sealed.take_temp();
+        temps.extend(temp);
+        if owners.last().is_none_or(|last| !Arc::ptr_eq(last, &owner)) {
+            owners.push(owner);
+        }
         names.push(name);
     }
     let hidden: Vec<&Path> = temps.iter().map(|temp| &**temp).collect();
@@ -132,22 +140,21 @@ fn begin<'a>(
             return Err(exists(first));
         }
         copy_permissions(names, temps, &old).map_err(failed)?;
-        let mut file = temp_beside(path).map_err(failed)?;
-        let journal = Journal::new(file.as_file()).map_err(failed)?;
-        let journal = plan(journal, file.path(), names, temps, &old)?;
+        let (mut file, temp, _) = Owner::default().create(path).map_err(failed)?;
+        let journal = Journal::new(&file).map_err(failed)?;
+        let journal = plan(journal, &temp, names, temps, &old)?;
         file.write_all(&journal.encode()?).map_err(failed)?;
-        disk.sync_file(file.as_file()).map_err(failed)?;
+        disk.sync_file(&file).map_err(failed)?;
         // A journal that survives a power cut is of use only if the new files that it names survive too.
         disk.sync(folder_of(path)).map_err(failed)?;
         // Without locks, other processes cannot know that this one is running. The error that they get when they find
         // the journal says so.
-        let _ = file.as_file().try_lock();
-        let (lock, temp) = file.into_parts();
+        let _ = file.try_lock();
         match disk.rename_new(&temp, path) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
             renamed => renamed.map_err(failed)?,
         }
-        let begun = Transaction { disk, path, journal, lock };
+        let begun = Transaction { disk, path, journal, lock: file };
         // Another process may have published before the journal existed. From now on, other processes wait.
         match (set.find_old)().and_then(|now| refuse_obstacles(names, &now, set.overwrite).map(|()| now)) {
             Ok(now) if now == old => return Ok(begun),
@@ -250,8 +257,8 @@ fn plan(
         let member = Member { hidden: file_name(temp), name: file_name(name) };
         journal.new.push((member, Stamp::of(&metadata)));
     }
-    let unique = unique.file_stem().unwrap_or_default().to_string_lossy();
-    let unique = unique.rsplit('.').next().unwrap_or_default();
+    let unique = Name::parse(&file_name(unique).to_string_lossy()).and_then(|name| name.mark);
+    let unique = unique.map(|mark| mark.token).unwrap_or_default();
     for (number, path) in old.iter().enumerate() {
         let name = file_name(path);
         let short: String = name.to_string_lossy().chars().take(40).collect();
@@ -261,18 +268,20 @@ fn plan(
 }
 
 /// Finishes or undoes a publish that was interrupted. Returns the files that are visible now. None if nothing was
-/// interrupted. After an error, everything is unchanged, or the call can be repeated.
-pub fn recover(path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
+/// interrupted. After an error, everything is unchanged, or the call can be repeated. With no set to keep, an interrupted
+/// publish is an error.
+pub fn recover(path: &Path, keep: Option<Keep>) -> Result<Option<Vec<PathBuf>>> {
     recover_on(&LocalDisk { durable: true }, path, keep)
 }
 
-pub(super) fn recover_on(disk: &dyn Disk, path: &Path, keep: Keep) -> Result<Option<Vec<PathBuf>>> {
+pub(super) fn recover_on(disk: &dyn Disk, path: &Path, keep: Option<Keep>) -> Result<Option<Vec<PathBuf>>> {
     let file = match journal::lock(path)? {
         Lock::Ours(file) | Lock::Unknown(file) => file,
         Lock::Held => return Err(held(path)),
         // No publish was interrupted, but perhaps the deletion after one.
         Lock::Gone => return delete_leftovers(disk, path).map(|_| None),
     };
+    let Some(keep) = keep else { return Err(journal::unfinished(path)) };
     let journal = Journal::from_file(&file, path)?;
     let begun = Transaction { disk, path, journal, lock: file };
     begun.refuse_lost(keep)?;

@@ -7,6 +7,7 @@ use crate::format::walk::Content;
 use crate::process;
 use crate::storage::output::{ForwardOutput, Output, open_special};
 use crate::storage::publish::{Sealed, Staged};
+use crate::storage::temporary::Owner;
 use crate::writer::pool::{Flying, Listen, Pool};
 use crate::writer::tally::{Sum, Tally};
 use std::collections::VecDeque;
@@ -57,6 +58,7 @@ impl FileWriter {
         path: &Path,
         overwrite: bool,
         durable: bool,
+        owner: &Arc<Owner>,
         encoder: Box<dyn AnyEncoder>,
         pool: Option<Arc<Pool>>,
     ) -> Result<Self> {
@@ -68,7 +70,7 @@ impl FileWriter {
                     std::io::BufWriter::new(file),
                 )))
             }
-            _ => Sink::Staged(Staged::create(path, overwrite, durable)?),
+            _ => Sink::Staged(Staged::create(path, overwrite, durable, owner)?),
         };
         Self::start(sink, encoder, pool)
     }
@@ -77,10 +79,11 @@ impl FileWriter {
     pub fn create_shard(
         path: &Path,
         durable: bool,
+        owner: &Arc<Owner>,
         encoder: Box<dyn AnyEncoder>,
         pool: Option<Arc<Pool>>,
     ) -> Result<Self> {
-        Self::start(Sink::Staged(Staged::create_shard(path, durable)?), encoder, pool)
+        Self::start(Sink::Staged(Staged::create_shard(path, durable, owner)?), encoder, pool)
     }
 
     /// Writes to an existing output.

@@ -1,26 +1,28 @@
 //! Writes samples. The table comes before the samples, so its size must be known before the first sample is written.
 //!
 //! If the number of samples is given and the output can be patched, samples are written directly to their final place.
-//! The table is patched in at the end. Otherwise the samples go to a spool (a temporary file). At the end, the table is
-//! written, and the samples are copied from the spool.
+//! After each group its entries are written to the table, so an unfinished file has the entries of the samples that it
+//! holds. The checksum of the table is written at the end. Otherwise the samples go to a [spool](super::spool). At the
+//! end, the table is written, and the samples are copied from the spool.
 
+use super::spool::SampleSpool;
 use super::{ENTRY, HEADER};
 use crate::error::{Error, Result};
 use crate::format::encode::{EncodeJob, Encoder, Group, GroupEncoder};
 use crate::format::options::WriteOptions;
 use crate::format::spare::Spare;
 use crate::storage::output::Output;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::sync::Arc;
-use tempfile::SpooledTempFile;
 
 /// A group is full when it has this many bytes, or this many samples.
 const GROUP_BYTES: usize = 1 << 20;
 const GROUP_SAMPLES: usize = 1 << 14;
-/// A spool that is larger than this moves from memory to disk.
-const SPOOL_IN_MEMORY: usize = 8 << 20;
 /// The table is written in pieces of this size, so that memory does not hold it twice.
 const PIECE: usize = 1 << 20;
+
+/// Size of the checksum in the header, after which the number of samples is stored.
+const CHECKSUM: u64 = 4;
 
 pub(super) struct SampleEncoder {
     num_records: Option<u64>,
@@ -28,7 +30,8 @@ pub(super) struct SampleEncoder {
     spare: Spare,
     checksums: Vec<u32>,
     sizes_end: Vec<u64>,
-    spool: Option<SpooledTempFile>,
+    /// None if samples are written directly to their final place.
+    spool: Option<SampleSpool>,
 }
 
 /// Samples with their checksums, ready to be written.
@@ -55,17 +58,46 @@ impl SampleEncoder {
 
     /// The stored form of the tables, piece by piece.
     fn tables(&self) -> impl Iterator<Item = Vec<u8>> {
-        let begin = HEADER + ENTRY * self.checksums.len() as u64;
-        let checksums = self.checksums.chunks(PIECE / 4);
-        let checksums = checksums.map(|piece| piece.iter().flat_map(|c| c.to_le_bytes()).collect());
-        // Each sample begins where the one before it ends.
-        let count = self.sizes_end.len();
+        let count = self.checksums.len();
+        let checksums = (0..count).step_by(PIECE / 4).map(move |first| {
+            let piece = first..count.min(first + PIECE / 4);
+            self.stored_checksums(piece)
+        });
         let offsets = (0..count).step_by(PIECE / 8).map(move |first| {
             let piece = first..count.min(first + PIECE / 8);
-            let offset = move |i: usize| begin + if i == 0 { 0 } else { self.sizes_end[i - 1] };
-            piece.flat_map(|i| offset(i).to_le_bytes()).collect()
+            self.stored_offsets(piece, count as u64)
         });
         checksums.chain(offsets)
+    }
+
+    fn stored_checksums(&self, samples: Range<usize>) -> Vec<u8> {
+        self.checksums[samples].iter().flat_map(|c| c.to_le_bytes()).collect()
+    }
+
+    /// The stored offsets of samples in a file of `count` samples.
+    fn stored_offsets(&self, samples: Range<usize>, count: u64) -> Vec<u8> {
+        let begin = HEADER + ENTRY * count;
+        // Each sample begins where the one before it ends.
+        let offset = |i: usize| begin + if i == 0 { 0 } else { self.sizes_end[i - 1] };
+        samples.flat_map(|i| offset(i).to_le_bytes()).collect()
+    }
+
+    /// Writes the entries of the samples from number `first` on to their place in the table.
+    fn place_entries(&self, first: usize, out: &mut dyn Output) -> Result<()> {
+        let announced = self.refuse_other_count(|count, announced| count > announced)?;
+        let samples = first..self.checksums.len();
+        let (checksums, offsets) = (HEADER, HEADER + 4 * announced);
+        out.write_at(checksums + 4 * first as u64, &self.stored_checksums(samples.clone()))?;
+        out.write_at(offsets + 8 * first as u64, &self.stored_offsets(samples, announced))
+    }
+
+    /// Refuses a number of samples that differs from the one that was announced, which is returned.
+    fn refuse_other_count(&self, differs: impl Fn(u64, u64) -> bool) -> Result<u64> {
+        let (count, announced) = (self.checksums.len() as u64, self.num_records.unwrap_or(0));
+        if differs(count, announced) {
+            return Err(Error::argument(format!("{count} samples, but num_records announced {announced}")));
+        }
+        Ok(announced)
     }
 
     fn header(&self) -> [u8; HEADER as usize] {
@@ -83,15 +115,16 @@ impl SampleEncoder {
 impl Encoder for SampleEncoder {
     fn start(&mut self, out: &mut dyn Output) -> Result<()> {
         match self.num_records {
-            Some(n) if out.can_patch() => out.skip(HEADER + ENTRY * n)?,
+            Some(n) if out.can_patch() => {
+                out.skip(HEADER + ENTRY * n)?;
+                // Together with the entries, it tells what an unfinished file holds.
+                out.write_at(CHECKSUM, &n.to_le_bytes())
+            }
             _ => {
-                self.spool = Some(match out.spool_folder() {
-                    Some(folder) => tempfile::spooled_tempfile_in(SPOOL_IN_MEMORY, folder),
-                    None => tempfile::spooled_tempfile(SPOOL_IN_MEMORY),
-                });
+                self.spool = Some(SampleSpool::default());
+                Ok(())
             }
         }
-        Ok(())
     }
 
     fn push(&mut self, record: &[u8]) -> Result<Option<Group>> {
@@ -111,25 +144,15 @@ impl Encoder for SampleEncoder {
 
     fn finish(&mut self, out: &mut dyn Output) -> Result<()> {
         let header = self.header();
-        let Some(mut spool) = self.spool.take() else {
-            out.write_at(0, &header)?;
-            let mut at = HEADER;
-            for piece in self.tables() {
-                out.write_at(at, &piece)?;
-                at += piece.len() as u64;
+        match self.spool.take() {
+            None => {
+                self.refuse_other_count(|count, announced| count != announced)?;
+                out.write_at(0, &header)
             }
-            return Ok(());
-        };
-        out.write_all(&header)?;
-        self.tables().try_for_each(|piece| out.write_all(&piece))?;
-        spool.seek(SeekFrom::Start(0)).map_err(spool_failed)?;
-        let mut buffer = vec![0; PIECE];
-        loop {
-            match spool.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(n) => out.write_all(&buffer[..n])?,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(spool_failed(e)),
+            Some(spool) => {
+                out.write_all(&header)?;
+                self.tables().try_for_each(|piece| out.write_all(&piece))?;
+                spool.copy_to(&self.sizes_end, out)
             }
         }
     }
@@ -146,19 +169,17 @@ impl GroupEncoder for SampleEncoder {
     }
 
     fn place(&mut self, encoded: EncodedSamples, out: &mut dyn Output) -> Result<()> {
-        let begin = self.sizes_end.last().copied().unwrap_or(0);
+        let (first, begin) = (self.checksums.len(), self.sizes_end.last().copied().unwrap_or(0));
+        match &mut self.spool {
+            Some(spool) => spool.add(&encoded.bytes, &encoded.ends, &self.sizes_end, out)?,
+            None => out.write_all(&encoded.bytes)?,
+        }
         self.checksums.extend(encoded.checksums);
         self.sizes_end.extend(encoded.ends.iter().map(|&end| begin + end as u64));
-        match &mut self.spool {
-            Some(spool) => spool.write_all(&encoded.bytes).map_err(spool_failed)?,
-            None => out.write_all(&encoded.bytes)?,
+        if self.spool.is_none() {
+            self.place_entries(first, out)?;
         }
         self.spare.put(encoded.bytes);
         Ok(())
     }
-}
-
-fn spool_failed(error: std::io::Error) -> Error {
-    Error::io("spooling samples to a temporary file failed", error)
-        .hint("pass num_records= to write without a temporary file, if the output can seek")
 }

@@ -12,6 +12,7 @@
 //! file ends.
 
 mod encoder;
+mod spool;
 mod table;
 mod walk;
 

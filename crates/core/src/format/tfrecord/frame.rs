@@ -7,9 +7,11 @@ use crate::format::copy_record;
 use crate::hash::crc32c;
 
 /// Bytes before the data: the length and its checksum.
-pub(super) const HEADER: u64 = 12;
+pub(in crate::format) const HEADER: u64 = 12;
+/// Bytes after the data: its checksum.
+pub(in crate::format) const TRAILER: usize = 4;
 /// Bytes of framing: the header before the data and the checksum after it.
-pub(super) const AROUND: u64 = HEADER + 4;
+pub(super) const AROUND: u64 = HEADER + TRAILER as u64;
 
 /// Reads the length from a record header. `head` is its 12 bytes, or as many of them as there are. `at` is its offset.
 pub(super) fn length(head: &[u8], at: u64, checksums: bool) -> Result<u64> {
@@ -81,11 +83,25 @@ pub(super) fn check(stored: u32, computed: u32, at: u64) -> Result<()> {
         .hint("other records are readable"))
 }
 
-/// Appends a record in its stored form.
-pub(super) fn put(out: &mut Vec<u8>, record: &[u8]) {
+/// What is stored before the data of a record.
+#[inline]
+pub(in crate::format) fn header(record: &[u8]) -> [u8; HEADER as usize] {
     let length = (record.len() as u64).to_le_bytes();
-    out.extend_from_slice(&length);
-    out.extend_from_slice(&crc32c::masked(&length).to_le_bytes());
+    let mut header = [0; HEADER as usize];
+    header[..8].copy_from_slice(&length);
+    header[8..].copy_from_slice(&crc32c::masked(&length).to_le_bytes());
+    header
+}
+
+/// What is stored after the data of a record.
+#[inline]
+pub(in crate::format) fn trailer(record: &[u8]) -> [u8; TRAILER] {
+    crc32c::masked(record).to_le_bytes()
+}
+
+/// Appends a record in its stored form.
+pub(in crate::format) fn put(out: &mut Vec<u8>, record: &[u8]) {
+    out.extend_from_slice(&header(record));
     out.extend_from_slice(record);
-    out.extend_from_slice(&crc32c::masked(record).to_le_bytes());
+    out.extend_from_slice(&trailer(record));
 }

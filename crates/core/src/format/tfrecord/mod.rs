@@ -19,7 +19,7 @@
 //! memory than an uncompressed file. Reading the records in order ([`scan`](super::walk::scan)) needs no temporary file.
 
 mod encoder;
-mod frame;
+pub(super) mod frame;
 mod stream;
 mod stream_walk;
 mod table;

@@ -109,8 +109,9 @@ impl Scene {
         find_old: &mut dyn FnMut() -> Result<Vec<PathBuf>>,
         step: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<Error>> {
+        let owner = Arc::default();
         let stage = |(name, bytes): (&String, &Vec<u8>)| {
-            let mut staged = Staged::create_shard(&self.dir.path().join("train.ffr"), false).unwrap();
+            let mut staged = Staged::create_shard(&self.dir.path().join("train.ffr"), false, &owner).unwrap();
             staged.write_all(bytes).unwrap();
             (staged.seal().unwrap(), self.dir.path().join(name))
         };
@@ -143,12 +144,12 @@ impl Scene {
 
     /// Recovers, and checks that the folder has that set and nothing else.
     fn recover(&self, keep: Keep, when: &str) {
-        let names = recover_on(&QUICK, &self.journal(), keep).unwrap();
+        let names = recover_on(&QUICK, &self.journal(), Some(keep)).unwrap();
         let names = names.unwrap_or_else(|| panic!("{when}: no journal"));
         let set = if keep == Keep::New { &self.new } else { &self.old };
         assert_eq!(names, set.keys().map(|name| self.dir.path().join(name)).collect::<Vec<_>>(), "{when}");
         assert_eq!(&self.all(), set, "{when}");
-        assert!(recover_on(&QUICK, &self.journal(), keep).unwrap().is_none(), "{when}: a second time");
+        assert!(recover_on(&QUICK, &self.journal(), Some(keep)).unwrap().is_none(), "{when}: a second time");
     }
 }
 
@@ -191,7 +192,10 @@ fn a_kill_after_the_commit_leaves_hidden_files_that_the_next_publish_or_recover_
             seen += 1;
             assert!(journal::path_of_leftovers(&scene.journal()).exists());
             if clean {
-                assert!(recover(&scene.journal(), Keep::Old).unwrap().is_none(), "nothing was interrupted");
+                assert!(
+                    recover(&scene.journal(), Some(Keep::Old)).unwrap().is_none(),
+                    "nothing was interrupted"
+                );
             } else {
                 assert!(scene.publish(&LocalDisk { durable: true }).unwrap().is_none());
             }
@@ -273,13 +277,13 @@ fn a_kill_while_recovering_can_be_recovered_from_either_way() {
                         if !scene.journal().exists() {
                             continue;
                         }
-                        let _ = recover_on(&Faulty::new(from_then_on, stop), &scene.journal(), first);
+                        let _ = recover_on(&Faulty::new(from_then_on, stop), &scene.journal(), Some(first));
                         scene.check(&when);
                         if scene.journal().exists() {
                             scene.recover(second, &when);
                         } else {
                             // The set is complete. The other files are hidden, and can be deleted at any time.
-                            recover_on(&QUICK, &scene.journal(), first).unwrap();
+                            recover_on(&QUICK, &scene.journal(), Some(first)).unwrap();
                             let kept = if first == Keep::New { &scene.new } else { &scene.old };
                             assert_eq!(&scene.all(), kept, "{when}");
                         }
@@ -311,7 +315,7 @@ fn a_set_that_is_gone_cannot_be_kept_and_the_other_can() {
         let scene = interrupted((3, 3), renames);
         assert!(deleted(&scene, suffix) > 0);
         let before = scene.all();
-        let error = recover(&scene.journal(), lost).unwrap_err().to_string();
+        let error = recover(&scene.journal(), Some(lost)).unwrap_err().to_string();
         assert!(error.contains("set is missing") && error.contains("call recover with keep="), "{error}");
         assert_eq!(scene.all(), before, "nothing was touched");
         scene.recover(left, suffix);
@@ -325,7 +329,7 @@ fn a_file_that_took_a_name_meanwhile_is_not_touched() {
         let name = scene.dir.path().join(scene.old.keys().next().unwrap());
         std::fs::write(&name, b"somebody else's").unwrap();
         let before = scene.all();
-        let error = recover(&scene.journal(), keep).unwrap_err().to_string();
+        let error = recover(&scene.journal(), Some(keep)).unwrap_err().to_string();
         assert!(error.contains("another file has taken the name"), "{error}");
         assert_eq!(scene.all(), before);
         std::fs::remove_file(&name).unwrap();
@@ -343,7 +347,7 @@ fn a_journal_in_the_way_is_an_error_and_one_that_is_locked_is_waited_for() {
 
     let held = File::open(scene.journal()).unwrap();
     held.lock().unwrap();
-    let error = recover(&scene.journal(), Keep::New).unwrap_err();
+    let error = recover(&scene.journal(), Some(Keep::New)).unwrap_err();
     assert!(error.to_string().contains("by a running process"), "{error}");
     assert_eq!(scene.all(), before);
 
@@ -357,7 +361,7 @@ fn a_journal_in_the_way_is_an_error_and_one_that_is_locked_is_waited_for() {
         looks += 1;
         if looks == 3 {
             held.unlock().unwrap();
-            recover(&scene.journal(), Keep::Old).unwrap();
+            recover(&scene.journal(), Some(Keep::Old)).unwrap();
         }
         Ok(())
     };
@@ -399,7 +403,7 @@ fn a_damaged_journal_is_an_error_that_changes_nothing() {
     std::fs::write(scene.journal(), &whole[..whole.len() / 2]).unwrap();
     let before = scene.all();
     for keep in [Keep::Old, Keep::New] {
-        let error = recover(&scene.journal(), keep).unwrap_err();
+        let error = recover(&scene.journal(), Some(keep)).unwrap_err();
         assert!(error.to_string().contains("damaged"), "{error}");
         assert_eq!(scene.all(), before);
     }
