@@ -4,7 +4,9 @@ use super::*;
 use crate::storage::journal;
 use crate::storage::output::Output;
 use crate::storage::publish::{Sealed, Staged};
+use crate::storage::temporary::Owner;
 use crate::storage::transaction::{Keep, NewSet, publish_on, recover_on};
+use std::sync::Arc;
 
 const NEVER: usize = usize::MAX;
 
@@ -39,11 +41,11 @@ fn scenes() -> Vec<Scene> {
 }
 
 impl Scene {
-    fn stage(&self, disk: &PowerCut, name: &str, bytes: &[u8]) -> crate::Result<Sealed> {
+    fn stage(&self, disk: &PowerCut, name: &str, bytes: &[u8], owner: &Arc<Owner>) -> crate::Result<Sealed> {
         let staged = if self.is_set {
-            Staged::create_shard(&disk.path("train.ffr"), true)
+            Staged::create_shard(&disk.path("train.ffr"), true, owner)
         } else {
-            Staged::create(&disk.path(name), !self.old.is_empty(), true)
+            Staged::create(&disk.path(name), !self.old.is_empty(), true, owner)
         };
         let mut staged = staged.unwrap();
         staged.write_all(bytes)?;
@@ -56,9 +58,9 @@ impl Scene {
 
     /// Publishes with the code that every writer uses.
     fn publish(&self, disk: &PowerCut) -> crate::Result<()> {
-        let mut files = Vec::new();
+        let (mut files, owner) = (Vec::new(), Arc::default());
         for (name, bytes) in &self.new {
-            files.push((self.stage(disk, name, bytes)?, disk.path(name)));
+            files.push((self.stage(disk, name, bytes, &owner)?, disk.path(name)));
         }
         if !self.is_set {
             return files.into_iter().try_for_each(|(sealed, _)| sealed.publish_on(disk));
@@ -85,7 +87,7 @@ impl Scene {
         }
         for (keep, kept) in [(Keep::Old, &self.old), (Keep::New, &self.new)] {
             disk.restart(remains);
-            if let Err(error) = recover_on(&QUICK, &Self::journal(disk), keep) {
+            if let Err(error) = recover_on(&QUICK, &Self::journal(disk), Some(keep)) {
                 return Some(format!("{keep:?} cannot be recovered: {error}"));
             }
             if disk.visible() != *kept {
@@ -167,7 +169,7 @@ fn a_power_cut_while_recovering_can_be_recovered_from_either_way() {
                         break;
                     }
                     let second = disk.again(stop);
-                    let recovered = recover_on(&second, &Scene::journal(&second), keep);
+                    let recovered = recover_on(&second, &Scene::journal(&second), Some(keep));
                     for left in second.remains() {
                         tried += 1;
                         let kept = if keep == Keep::New { &scene.new } else { &scene.old };
