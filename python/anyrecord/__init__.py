@@ -27,6 +27,7 @@ from anyrecord._options import Limits
 from anyrecord._packing import pack
 from anyrecord._records import Location, Records, open
 from anyrecord._recover import Recovered, recover
+from anyrecord._salvage import Salvaged, salvage
 from anyrecord._writer import Writer, create
 from anyrecord.errors import (
     ChecksumError,
@@ -60,6 +61,7 @@ __all__ = [
     "RecordsIterator",
     "Recovered",
     "Report",
+    "Salvaged",
     "TruncatedError",
     "Writer",
     "build_index",
@@ -71,6 +73,7 @@ __all__ = [
     "open",
     "pack",
     "recover",
+    "salvage",
     "unpack",
     "verify",
 ]

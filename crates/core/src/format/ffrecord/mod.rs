@@ -12,10 +12,12 @@
 //! file ends.
 
 mod encoder;
+mod proofs;
+mod salvage;
 mod table;
 mod walk;
 
-use super::{Format, Probe, ReadOptions};
+use super::{Format, Probe, ReadOptions, Salvage, SalvageTable};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
@@ -36,6 +38,7 @@ pub const FFRECORD: Format = Format {
     open: |storage, options, cx| Ok(Box::new(table::Samples::open(storage, options, cx)?)),
     open_indexed: None,
     walk: walk::walk,
+    salvage: Salvage { walk: salvage::walk, table: SalvageTable::Unused },
     encoder: |options| Ok(Box::new(encoder::SampleEncoder::new(options)?)),
 };
 
