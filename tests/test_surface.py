@@ -41,6 +41,7 @@ PUBLIC = [
     "RecordsIterator",
     "Recovered",
     "Report",
+    "Salvaged",
     "TruncatedError",
     "Writer",
     "build_index",
@@ -52,6 +53,7 @@ PUBLIC = [
     "open",
     "pack",
     "recover",
+    "salvage",
     "unpack",
     "verify",
 ]

@@ -69,9 +69,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _one_to_one(
-    files: list[FileRange], folder: str, creating: Creating, options: dict[str, object]
-) -> list[Target]:
+def _one_to_one(files: list[FileRange], folder: str, creating: Creating, options: dict[str, object]) -> list[Target]:
     suffix = _suffix(creating.format, options)
     targets: dict[str, FileRange] = {}
     for file in files:

@@ -113,14 +113,15 @@ def salvage(
 ) -> Salvaged:
     """Saves every record that can still be read from damaged, truncated or unfinished files, in order.
 
-    >>> import anyrecord
-    >>> with anyrecord.create("whole.tfrecord", overwrite=True) as out:
+    >>> import anyrecord, pathlib
+    >>> with anyrecord.create("bad.tfrecord", overwrite=True) as out:
     ...     out.write_many([b"one", b"two", b"three"])
-    >>> damaged = bytearray(open("whole.tfrecord", "rb").read())
+    >>> damaged = bytearray(pathlib.Path("bad.tfrecord").read_bytes())
     >>> damaged[32] ^= 1                                # in the record b"two"
-    >>> done = anyrecord.salvage(damaged, "saved.ffr", overwrite=True)
+    >>> _ = pathlib.Path("bad.tfrecord").write_bytes(damaged)
+    >>> done = anyrecord.salvage("bad.tfrecord", "saved.ffr", overwrite=True)
     >>> bool(done), done.records, done.skipped
-    (False, 2, (('<bytes>', 19, 38),))
+    (False, 2, (('bad.tfrecord', 19, 38),))
     >>> list(anyrecord.open("saved.ffr"))
     [b'one', b'three']
 
@@ -187,7 +188,7 @@ def salvage(
     if name is None:
         return run.into([Target("", files or [])], creating, given, target)
     targets = plan(files or [], name, creating, given, into_folder=into_folder, keep_sources=True)
-    return run.into(targets, creating, given, None)
+    return run.into(targets, creating, given)
 
 
 def _is_storage(source: object) -> bool:
@@ -230,7 +231,7 @@ class _Run:
     progress: Callable[[int, int], object] | None
 
     def into(
-        self, targets: list[Target], creating: Creating, options: dict[str, object], output: BinaryIO | None
+        self, targets: list[Target], creating: Creating, options: dict[str, object], output: object = None
     ) -> Salvaged:
         """Saves to files that appear together, or to a file object."""
         written: list[Writer] = []

@@ -85,15 +85,15 @@ impl File<'_, '_> {
                 Err(_) => {}
             }
         }
-        self.save_by_walk(format, self.storage, 0, options, cx)
+        self.save_by_walk(format, self.storage, (0, 0), options, cx)
     }
 
-    /// Walks through a storage, whose first byte is at `base` in the file.
+    /// Walks through a storage. `base` is the place of its first byte in the file, and the number of its first record.
     fn save_by_walk(
         &mut self,
         format: &Format,
         storage: &dyn Storage,
-        base: u64,
+        base: (u64, u64),
         options: &ReadOptions,
         cx: &Cx<'_>,
     ) -> Result<()> {
@@ -101,14 +101,24 @@ impl File<'_, '_> {
         let walk = Walk::salvaging(storage, options, cx);
         (format.salvage.walk)(&walk, &mut |span| {
             pace.step(64)?;
-            let range = span.range().start.saturating_add(base)..span.range().end.saturating_add(base);
+            let range = span.range().start.saturating_add(base.0)..span.range().end.saturating_add(base.0);
             match span {
                 Span::Records(SoundChunk { records, found_by_search, content: Some(content), .. }) => {
                     if self.account.sound(range.clone(), records, self.salvage.saved, found_by_search) {
                         content.rows(&mut |record| self.record(record, range.end))?;
                     }
                 }
-                Span::Damage(_, error) => self.account.skip(range.clone(), error.moved_by(base)),
+                Span::Damage(_, error) => {
+                    let record = error.record().map(|record| record.saturating_add(base.1));
+                    let error = error.moved_by(base.0);
+                    self.account.skip(
+                        range.clone(),
+                        match record {
+                            Some(record) => error.for_record(record),
+                            None => error,
+                        },
+                    );
+                }
                 _ => {}
             }
             self.progress(range.end)

@@ -91,7 +91,7 @@ impl File<'_, '_> {
         let range = chunk.stored.clone();
         if format.salvage.table == SalvageTable::UncheckedChunks {
             let part = Part { storage: self.storage, range: range.clone() };
-            return self.save_by_walk(format, &part, range.start, options, cx);
+            return self.save_by_walk(format, &part, (range.start, chunk.first_record), options, cx);
         }
         let error = error.for_record(chunk.first_record).at(range.start);
         self.skip(range, error)

@@ -11,9 +11,18 @@ use crate::hash::crc32c;
 use crate::storage::window::Window;
 
 pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
-    match stream::wrapper(walk.storage, walk.cx)? {
-        (Some(wrapper), _) => stream_walk::walk(walk, wrapper, visit),
-        (None, _) => walk_plain(walk, visit),
+    let Walk { storage, cx, .. } = *walk;
+    let (wrapper, begins_well) = stream::wrapper(storage, cx)?;
+    let unwrapped = match wrapper {
+        _ if begins_well || !walk.salvages() => None,
+        _ => stream::without_wrapper(storage, cx)?,
+    };
+    match (unwrapped, wrapper) {
+        (Some((wrapper, stream)), _) => stream_walk::walk(walk, wrapper, stream, visit),
+        (None, Some(wrapper)) => {
+            stream_walk::walk(walk, wrapper, stream::UnpackedStream::new(storage, wrapper, cx), visit)
+        }
+        (None, None) => walk_plain(walk, visit),
     }
 }
 
