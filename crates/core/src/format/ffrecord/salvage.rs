@@ -12,6 +12,8 @@ use std::ops::Range;
 
 /// How many samples are looked at to decide between possible numbers of samples.
 const SAMPLES_TRIED: u64 = 16;
+/// How many ends of a sample are tried.
+const ENDS_TRIED: u64 = 64;
 /// How many damaged checksums of samples are tried one by one.
 const CHECKSUMS_TRIED: usize = 16;
 
@@ -189,13 +191,14 @@ impl<'a> Repair<'a> {
         let mut begin = range.start;
         let known = run.start..run.end.min(self.written);
         for sample in known.clone() {
-            if range.end < begin || !self.may_hash(range.end - begin) {
+            self.samples.set_offset(sample, begin);
+            if range.end < begin || self.budget == 0 {
                 return Ok(self.give_up(run, sample));
             }
-            self.samples.set_offset(sample, begin);
             let checksum = self.samples.checksum(sample);
             if sample + 1 == run.end {
                 // The end of the last one is known.
+                self.budget = self.budget.saturating_sub(range.end - begin);
                 if crc(window, begin..range.end)? == checksum {
                     return Ok(true);
                 }
@@ -204,12 +207,8 @@ impl<'a> Repair<'a> {
                     return Ok(self.give_up(run, sample));
                 }
             }
-            let next = (sample + 2 == run.end && sample + 1 < self.written).then(|| self.samples.checksum(sample + 1));
-            let mut ahead = Window::new(self.walk.storage, self.walk.cx);
-            let found = finder.find(window, begin..range.end, checksum, |end| match next {
-                Some(next) => Ok(crc(&mut ahead, end..range.end)? == next),
-                None => Ok(true),
-            })?;
+            let found = self.find_end(&finder, window, sample, begin..range.end, sample + 2 == run.end)?;
+            self.budget = self.budget.saturating_sub(found.unwrap_or(range.end) - begin);
             let Some(end) = found else { return Ok(self.give_up(run, sample)) };
             begin = end;
             if sample + 1 == self.samples.n() {
@@ -224,6 +223,30 @@ impl<'a> Repair<'a> {
             self.lost.push(known.end..run.end);
         }
         Ok(!known.is_empty())
+    }
+
+    /// Where a sample that begins at `range.start` ends. If it is the last but one, the last one must fit as well.
+    fn find_end(
+        &self,
+        finder: &EndFinder,
+        window: &mut Window<'_>,
+        sample: u64,
+        range: Range<u64>,
+        is_last_but_one: bool,
+    ) -> Result<Option<u64>> {
+        let is_last_but_one = is_last_but_one && sample + 1 < self.written;
+        let next = is_last_but_one.then(|| self.samples.checksum(sample + 1));
+        let mut ahead = Window::new(self.walk.storage, self.walk.cx);
+        let mut tries = ENDS_TRIED;
+        finder.find(window, range.clone(), self.samples.checksum(sample), |end| match next {
+            // A checksum fits at a wrong place about once in 4 GiB.
+            Some(_) if tries == 0 => Ok(false),
+            Some(next) => {
+                tries -= 1;
+                Ok(crc(&mut ahead, end..range.end)? == next)
+            }
+            None => Ok(true),
+        })
     }
 
     /// The end of `sample` was not found. Those before it in `run` were, without a confirmation from behind.

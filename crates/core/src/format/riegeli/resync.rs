@@ -26,7 +26,8 @@ pub struct Resync<'a> {
     walk: &'a Walk<'a>,
     /// The last range that was searched.
     searched: Range<u64>,
-    found: Vec<Place>,
+    /// The places of chunks in that range.
+    found: Vec<u64>,
     /// Bytes of chunks that may still be hashed in vain. A file made of false headers would otherwise be hashed once for
     /// each of them.
     budget: u64,
@@ -59,8 +60,8 @@ impl<'a> Resync<'a> {
                 return Ok(Resumed { at: chunk.end.min(size), is_certain: true });
             }
             let end = known.as_ref().map_or(block.saturating_add(1), |chunk| chunk.start).min(size);
-            let found = self.search(from..end, known.as_ref().map(|chunk| chunk.start))?;
-            if let Some(at) = found {
+            let limit = known.as_ref().map_or(size, |chunk| chunk.start);
+            if let Some(at) = self.search(from..end, limit)? {
                 return Ok(Resumed { at, is_certain: false });
             }
             if let Some(chunk) = known {
@@ -71,16 +72,14 @@ impl<'a> Resync<'a> {
         Ok(Resumed { at: size, is_certain: true })
     }
 
-    /// The first place of a chunk in `range`. If chunks must follow each other up to `chain_end`, a place from which
-    /// they do is preferred.
-    fn search(&mut self, range: Range<u64>, chain_end: Option<u64>) -> Result<Option<u64>> {
+    /// The first place of a chunk in `range`. No chunk there reaches beyond `limit`, where another one begins.
+    fn search(&mut self, range: Range<u64>, limit: u64) -> Result<Option<u64>> {
         if self.searched.end != range.end || self.searched.start > range.start {
-            self.found = headers(self.walk, range.clone(), chain_end)?;
+            self.found = headers(self.walk, range.clone(), limit)?;
             self.searched = range.clone();
         }
-        let first = self.found.partition_point(|place| place.begin < range.start);
-        let Some(place) = self.found.get(first) else { return Ok(None) };
-        Ok(Some(place.next_in_chain.unwrap_or(place.begin)))
+        let first = self.found.partition_point(|&begin| begin < range.start);
+        Ok(self.found.get(first).copied())
     }
 }
 
@@ -98,16 +97,8 @@ fn interrupted(walk: &Walk<'_>, block: u64) -> Result<Option<Range<u64>>> {
     Ok(chunk.filter(is_possible).map(|(begin, end)| begin..end))
 }
 
-/// The place of a chunk according to a header with the right hash.
-struct Place {
-    begin: u64,
-    end: u64,
-    /// The first place from this one on from which chunk follows chunk up to the known end.
-    next_in_chain: Option<u64>,
-}
-
-/// All places in `range` where a chunk header with the right hash begins. No chunk reaches beyond `chain_end`.
-fn headers(walk: &Walk<'_>, range: Range<u64>, chain_end: Option<u64>) -> Result<Vec<Place>> {
+/// All places in `range` where a chunk header with the right hash begins, and the chunk ends by `limit`.
+fn headers(walk: &Walk<'_>, range: Range<u64>, limit: u64) -> Result<Vec<u64>> {
     let size = walk.storage.len();
     let until = range.end.saturating_add(HEADER_SPAN).min(size);
     let stored = read_vec(walk.storage, "damaged bytes", range.start, until - range.start, walk.cx)?;
@@ -121,20 +112,10 @@ fn headers(walk: &Walk<'_>, range: Range<u64>, chain_end: Option<u64>) -> Result
             continue;
         }
         pace.step(CHUNK_HEADER)?;
-        let Ok(header) = Header::read(at, head, true) else { continue };
-        if let Some(end) = header.end(at).ok().filter(|&end| end <= chain_end.unwrap_or(size)) {
-            found.push(Place { begin: at, end, next_in_chain: None });
+        let header = Header::read(at, head, true);
+        if header.and_then(|header| header.end(at)).is_ok_and(|end| end <= limit) {
+            found.push(at);
         }
-    }
-    let Some(chain_end) = chain_end else { return Ok(found) };
-    let mut next_in_chain = None;
-    for number in (0..found.len()).rev() {
-        let (begin, end) = (found[number].begin, found[number].end);
-        let next = found.binary_search_by_key(&end, |next| next.begin);
-        if end == chain_end || next.is_ok_and(|next| found[next].next_in_chain == Some(end)) {
-            next_in_chain = Some(begin);
-        }
-        found[number].next_in_chain = next_in_chain;
     }
     Ok(found)
 }
