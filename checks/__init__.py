@@ -17,4 +17,6 @@
 | `scenes` | for both: every way in which the library writes files |
 | `playing` | for both: plays the scenes on all cores |
 | `stopping` | for both: a child process that stops before each of its calls |
+| `salvage` | damages and cuts small files: `salvage` returns exactly the records that are whole |
+| `framing` | where each record of a file is, from the layout of its format alone |
 """

@@ -16,6 +16,7 @@ CHECKS: dict[str, str] = {
     "leaks": "opens, failed opens, writers and iterators that are dropped: nothing is left of them",
     "kills": "a process is killed at each call that changes files",
     "faults": "each call that changes files fails",
+    "salvage": "damaged and cut files give exactly their whole records",
 }
 """Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
 

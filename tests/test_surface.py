@@ -41,6 +41,7 @@ PUBLIC = [
     "RecordsIterator",
     "Recovered",
     "Report",
+    "Salvaged",
     "Temporary",
     "TruncatedError",
     "Writer",
@@ -53,6 +54,7 @@ PUBLIC = [
     "open",
     "pack",
     "recover",
+    "salvage",
     "unpack",
     "verify",
 ]

@@ -27,6 +27,7 @@ from anyrecord._options import Limits
 from anyrecord._packing import pack
 from anyrecord._records import Location, Records, open
 from anyrecord._recover import Recovered, recover
+from anyrecord._salvage import Salvaged, salvage
 from anyrecord._temporaries import Temporary
 from anyrecord._writer import Writer, create
 from anyrecord.errors import (
@@ -61,6 +62,7 @@ __all__ = [
     "RecordsIterator",
     "Recovered",
     "Report",
+    "Salvaged",
     "Temporary",
     "TruncatedError",
     "Writer",
@@ -73,6 +75,7 @@ __all__ = [
     "open",
     "pack",
     "recover",
+    "salvage",
     "unpack",
     "verify",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -10,14 +9,15 @@ from typing import TYPE_CHECKING, SupportsIndex, Unpack
 
 from anyrecord import _core, _pouring
 from anyrecord._calls import Progress
+from anyrecord._copying import Target, cores, is_folder_target, plan, publish
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OpenOptions, open_options
-from anyrecord._paths import FileRange, existing_shards, expand, renamed
+from anyrecord._paths import FileRange, expand
 from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Records
-from anyrecord._targets import is_folder_name, refuse_interrupted, refuse_unwritable, target_path
+from anyrecord._targets import target_path
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import (
     Creating,
@@ -28,7 +28,6 @@ from anyrecord._writer import (
     refuse_unknown_options,
     sharding_of,
     threads_option,
-    warn_of_leftovers,
 )
 
 if TYPE_CHECKING:
@@ -130,11 +129,7 @@ def convert(
         if function is not None and not callable(function):
             raise TypeError(f"{what} needs a function, not {type(function).__name__}")
     sharding = sharding_of(shards, shard_bytes, shard_records)
-    into_folder = os.path.isdir(name) or is_folder_name(name)
-    if into_folder and format is None:
-        raise ValueError(f"{name} is a folder: pass format= to choose the format of the new files")
-    if into_folder and sharding[0] != "one":
-        raise ValueError(f"{name} is a folder, which gets one file for each source; pass a file name to write shards")
+    into_folder = is_folder_target(name, format, sharding, "format=")
     if into_folder and view is not None:
         raise ValueError(
             f"{name} is a folder, which gets one file for each source file; pass a file name to convert open records"
@@ -146,7 +141,7 @@ def convert(
             format=format or format_of(name),
             overwrite=bool(overwrite),
             durable=bool(durable),
-            threads=_cores() if threads is None else threads_option(threads),
+            threads=cores() if threads is None else threads_option(threads),
             sharding=sharding,
             num_records=None,
             tally=bool(verify),
@@ -156,18 +151,9 @@ def convert(
         progress=progress,
         total=0 if view is None else len(view),
     )
-    pairs = _one_to_one(files, name, job) if into_folder else [(files, name)]
-    targets = [path for _, path in pairs]
-    for path in targets:
-        refuse_interrupted(path, sharded=sharding[0] != "one")
-    _refuse_loss(files, targets, job.creating)
-    if into_folder:
-        os.makedirs(name, exist_ok=True)
-        _refuse_links_out(targets)
-    for path in targets:
-        refuse_unwritable(path, sharded=sharding[0] != "one")
-    leftovers = Leftovers(targets)
-    converted = _convert(pairs, job, unchanged)
+    targets = plan(files, name, job.creating, job.options, into_folder=into_folder)
+    leftovers = Leftovers([target.path for target in targets])
+    converted = _convert(targets, job, unchanged)
     leftovers.remove()
     return converted
 
@@ -186,102 +172,21 @@ class _Job:
     total: int
 
 
-def _cores() -> int:
-    # `os.process_cpu_count` exists only from Python 3.13 on.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _one_to_one(files: list[FileRange], folder: str, job: _Job) -> list[tuple[list[FileRange], str]]:
-    suffix = _suffix(job)
-    targets: dict[str, FileRange] = {}
-    for file in files:
-        path = os.path.join(folder, renamed(os.path.basename(file.path), suffix))
-        other = targets.setdefault(path, file)
-        if other is not file:
-            raise ValueError(
-                f"{other.path!r} and {file.path!r} would both become {path!r}; convert one of them to another folder"
-            )
-    return [([file], path) for path, file in targets.items()]
-
-
-def _suffix(job: _Job) -> str:
-    suffixes = [suffix for suffix, format in _core.suffixes() if format == job.creating.format]
-    if not suffixes:
-        known = ", ".join(sorted({format for _, format in _core.suffixes()}))
-        raise ValueError(f"format={job.creating.format!r} cannot be written to a folder; pass one of {known}")
-    wrapped = {"gzip": ".gz", "zlib": ".zlib"}.get(str(job.options.get("codec")), "")
-    return suffixes[0] + wrapped if suffixes[0] + wrapped in suffixes else suffixes[0]
-
-
-def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating) -> None:
-    """Raises if a file would be overwritten without permission, or a source replaced by another file's copy."""
-    sources = {_identity(file.path): file.path for file in files}
-    if creating.sharding[0] != "one":
-        replaced = existing_shards(targets[0])
-        if replaced and not creating.overwrite:
-            text = f"{os.strerror(errno.EEXIST)}; pass overwrite=True to replace the {len(replaced)} shards there"
-            raise FileExistsError(errno.EEXIST, text, replaced[0])
-        for old in replaced:
-            if _identity(old) in sources:
-                raise ValueError(f"{old!r} is a source and would be replaced by the new shards; choose another target")
-        return
-    for number, target in enumerate(targets):
-        if not os.path.lexists(target):
-            continue
-        source = sources.get(_identity(target))
-        if not creating.overwrite:
-            hint = "; it is a source" if source is not None else ""
-            text = f"{os.strerror(errno.EEXIST)}{hint}; pass overwrite=True to replace it"
-            raise FileExistsError(errno.EEXIST, text, target)
-        # A target can be another source through a link. Only the copy of a source may replace that source.
-        if source is not None and len(targets) > 1 and source != files[number].path:
-            raise ValueError(
-                f"{target!r} is the source {source!r} and would be replaced by the copy of {files[number].path!r}; "
-                "choose another target"
-            )
-
-
-def _refuse_links_out(targets: list[str]) -> None:
-    """Raises if links put two targets into different folders, or make them one file: a set needs one folder."""
-    if len(targets) == 1:
-        return
-    real: dict[str, str] = {}
-    for target in targets:
-        path = os.path.realpath(target)
-        if os.path.exists(path) and not os.path.isfile(path):
-            continue  # a pipe or a device is written to directly
-        if os.path.dirname(path) != os.path.realpath(os.path.dirname(target)):
-            raise ValueError(f"{target!r} is a link to a file in another folder; convert this file in a separate call")
-        other = real.setdefault(path, target)
-        if other is not target:
-            raise ValueError(f"{other!r} and {target!r} are the same file; convert one of them to another folder")
-
-
-def _identity(path: str) -> object:
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:  # a broken link
-        return path
-    return found.st_dev, found.st_ino
-
-
-def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unchanged) -> Converted:
+def _convert(targets: list[Target], job: _Job, unchanged: Unchanged) -> Converted:
     written: list[Writer] = []
     before, report = 0, Progress(job.progress, job.total)
     try:
         with unchanged:
             if job.view is None:
-                job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
+                job = replace(job, total=sum(os.path.getsize(file.path) for target in targets for file in target.files))
             report = Progress(job.progress, job.total)
-            for files, path in pairs:
-                written.append(_write(files, path, job, before, written[-1] if written else None))
-                before += sum(os.path.getsize(file.path) for file in files) if job.view is None else job.total
+            for target in targets:
+                written.append(_write(target.files, target.path, job, before, written[-1] if written else None))
+                before += sum(os.path.getsize(file.path) for file in target.files) if job.view is None else job.total
                 if before < job.total:
                     report(before)
             report(job.total)
-        _publish(written, job.creating.overwrite)
+        publish(written, job.creating.overwrite)
     finally:
         for writer in written:
             writer._discard()  # does nothing if the writer has published
@@ -293,19 +198,6 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unc
         file_bytes=sum(os.path.getsize(path) for path in paths),
         paths=tuple(paths),
     )
-
-
-def _publish(written: list[Writer], overwrite: bool) -> None:
-    """Publishes all files or none."""
-    if len(written) == 1:
-        written[0]._publish_sealed()
-        return
-    paths = [writer._path or "" for writer in written]
-    folder = os.path.dirname(paths[0])
-    left = _core.publish_set(written, _core.journal_path(folder, True), overwrite, None)
-    for writer, path in zip(written, paths, strict=True):
-        writer._names = [path]
-    warn_of_leftovers(folder or os.curdir, left)
 
 
 def _write(files: list[FileRange], path: str, job: _Job, before: int, last: Writer | None) -> Writer:

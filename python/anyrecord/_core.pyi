@@ -7,6 +7,7 @@ from typing import Any, NoReturn, Protocol, Self, SupportsIndex, TypeAlias, fina
 from typing_extensions import Buffer, disjoint_base
 
 from anyrecord._options import OpenOptions
+from anyrecord._salvage import Saving
 
 class _Array(Protocol):
     """An array such as numpy's. It is a buffer, but type checkers know that only from Python 3.12 on."""
@@ -59,6 +60,9 @@ def pour(
     progress: Callable[[int, int], object] | None,
     total: int,
 ) -> int: ...
+def salvage_bytes(bytes: bytes, name: str, saving: Saving) -> dict[str, Any]: ...
+def salvage_object(object: Any, saving: Saving) -> dict[str, Any]: ...
+def salvage_paths(paths: list[str], saving: Saving) -> list[dict[str, Any]]: ...
 def suffixes() -> list[tuple[str, str]]: ...
 def verify_bytes(
     bytes: bytes, name: str, options: OpenOptions, progress: Callable[[int, int], object] | None = None

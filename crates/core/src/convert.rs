@@ -50,6 +50,43 @@ impl Split {
     }
 }
 
+/// Tells a writer when to begin the next shard of a [`Split`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shards {
+    split: Option<Split>,
+    /// The shard that is being written.
+    shard: u64,
+}
+
+impl Shards {
+    /// At the first shard. Without a split, the writer decides by itself.
+    pub fn new(split: Option<Split>) -> Self {
+        Shards { split, shard: 0 }
+    }
+
+    /// Begins new shards until record number `next` belongs to the current one.
+    pub fn turn(&mut self, next: u64, writer: &mut Writer) -> Result<()> {
+        let Some(split) = self.split else { return Ok(()) };
+        while self.shard + 1 < split.shards && next >= split.end(self.shard) {
+            writer.begin_shard()?;
+            self.shard += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether `records` records from number `next` on all belong to the current shard.
+    fn has_room(&self, next: u64, records: u64) -> bool {
+        let room = self.split.filter(|split| self.shard + 1 < split.shards);
+        room.is_none_or(|split| split.end(self.shard) - next >= records)
+    }
+
+    /// Begins the remaining shards, which have no records.
+    pub fn finish(self, writer: &mut Writer) -> Result<()> {
+        let shards = self.split.map_or(0, |split| split.shards);
+        (self.shard + 1..shards).try_for_each(|_| writer.begin_shard())
+    }
+}
+
 /// A file that counts how far it was read.
 struct Watched {
     file: Arc<dyn Storage>,
@@ -123,7 +160,8 @@ pub fn pour(
     pour: Pour<'_>,
     cx: &Cx<'_>,
 ) -> Result<u64> {
-    let mut state = Conversion { pour, read: 0, first: 0, shard: 0, before: 0, mapped: Vec::new() };
+    let shards = Shards::new(pour.split);
+    let mut state = Conversion { pour, read: 0, first: 0, shards, before: 0, mapped: Vec::new() };
     for input in inputs {
         let file = open(input, cx)?;
         state.first = state.read;
@@ -131,12 +169,7 @@ pub fn pour(
         state.before += file.len();
         (state.pour.progress)(state.before)?;
     }
-    // The remaining shards have no records.
-    if let Some(split) = state.pour.split {
-        for _ in state.shard + 1..split.shards {
-            state.pour.writer.begin_shard()?;
-        }
-    }
+    state.shards.finish(state.pour.writer)?;
     Ok(state.read)
 }
 
@@ -168,26 +201,15 @@ struct Conversion<'a> {
     read: u64,
     /// Subtracted from `read`, this gives the number of the record in the current input.
     first: u64,
-    /// The shard that is being written.
-    shard: u64,
+    shards: Shards,
     /// Bytes of the inputs before this one.
     before: u64,
     mapped: Vec<u8>,
 }
 
 impl Conversion<'_> {
-    /// Begins new shards until the next record belongs to the current one.
-    fn turn(&mut self) -> Result<()> {
-        let Some(split) = self.pour.split else { return Ok(()) };
-        while self.shard + 1 < split.shards && self.read >= split.end(self.shard) {
-            self.pour.writer.begin_shard()?;
-            self.shard += 1;
-        }
-        Ok(())
-    }
-
     fn record(&mut self, record: &[u8], file: &Watched) -> Result<()> {
-        self.turn()?;
+        self.shards.turn(self.read, self.pour.writer)?;
         let number = self.read.wrapping_sub(self.first);
         self.read += 1;
         let record = match &mut self.pour.map {
@@ -209,8 +231,8 @@ impl Conversion<'_> {
     }
 
     fn chunk(&mut self, records: u64, chunk: &dyn Content, file: &Watched) -> Result<()> {
-        if self.has_room(records) && self.pour.writer.takes_chunk(records) {
-            self.turn()?;
+        if self.shards.has_room(self.read, records) && self.pour.writer.takes_chunk(records) {
+            self.shards.turn(self.read, self.pour.writer)?;
             if let Some(carried) = chunk.carry()? {
                 self.read += records;
                 self.pour.writer.carry(carried, chunk)?;
@@ -218,11 +240,5 @@ impl Conversion<'_> {
             }
         }
         chunk.rows(&mut |record| self.record(record, file))
-    }
-
-    /// Whether the next `records` records all belong to the current shard.
-    fn has_room(&self, records: u64) -> bool {
-        let room = self.pour.split.filter(|split| self.shard + 1 < split.shards);
-        room.is_none_or(|split| split.end(self.shard) - self.read >= records)
     }
 }

@@ -26,6 +26,7 @@
 //! | [`convert`] | converts files of any format to files of any other |
 //! | [`index_file`] | the side index: where chunks are, stored in a hidden file in the same folder |
 //! | [`verify`] | checks every byte of a file |
+//! | [`salvage`] | saves what can still be read from a damaged file |
 //! | [`parallel`] | runs a function on many items in several threads |
 //! | [`pool`] | the thread pools that decode |
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
@@ -50,6 +51,7 @@ pub mod pool;
 pub mod prefetch;
 pub mod process;
 pub mod reader;
+pub mod salvage;
 pub mod shard;
 pub mod storage;
 pub mod sync;

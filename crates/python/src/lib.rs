@@ -20,6 +20,7 @@
 //! | `file_like` | Python file objects as storage and output |
 //! | `files` | `verify` |
 //! | `convert` | `convert` and `build_index` |
+//! | `salvage` | `salvage` |
 
 mod convert;
 mod deliver;
@@ -36,6 +37,7 @@ mod order;
 mod owned;
 mod publishing;
 mod records;
+mod salvage;
 mod temporaries;
 mod views;
 mod waiters;
@@ -111,6 +113,9 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(temporaries::find_temporaries, m)?)?;
     m.add_function(wrap_pyfunction!(temporaries::remove_temporaries, m)?)?;
     m.add_function(wrap_pyfunction!(temporaries::create_temporary_folder, m)?)?;
+    m.add_function(wrap_pyfunction!(salvage::salvage_paths, m)?)?;
+    m.add_function(wrap_pyfunction!(salvage::salvage_object, m)?)?;
+    m.add_function(wrap_pyfunction!(salvage::salvage_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(views::order_of, m)?)?;
     m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;
     m.add_function(wrap_pyfunction!(views::concat, m)?)?;

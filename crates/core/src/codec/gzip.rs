@@ -136,12 +136,20 @@ pub struct Inflater {
     inflate: Option<Decompress>,
     members: u64,
     consumed: u64,
+    /// Damage that was found after some bytes were produced. Those are returned first.
+    problem: Option<String>,
 }
 
 impl Inflater {
     /// An inflater at the beginning of a stream.
     pub fn new(wrapper: Wrapper) -> Self {
-        Inflater { wrapper, inflate: None, members: 0, consumed: 0 }
+        Inflater { wrapper, inflate: None, members: 0, consumed: 0, problem: None }
+    }
+
+    /// An inflater of a stream whose header of `header` bytes is damaged. It is at the first byte after the header.
+    pub fn after_header(wrapper: Wrapper, header: u64) -> Self {
+        let inflate = Some(Decompress::new_with_window_bits(false, WINDOW_BITS));
+        Inflater { inflate, consumed: header, ..Self::new(wrapper) }
     }
 
     /// Bytes of the stream used up so far.
@@ -171,6 +179,9 @@ impl Inflater {
 
     /// Checks that the stream may end here: it has begun, and nothing of it is missing.
     pub fn finish(&self) -> Result<()> {
+        if let Some(problem) = &self.problem {
+            return Err(self.damaged(problem));
+        }
         if self.inflate.is_none() && self.members > 0 {
             return Ok(());
         }
@@ -184,10 +195,19 @@ impl Inflater {
 impl Decompressor for Inflater {
     /// Stops when the input is used up or the output is full.
     fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress> {
+        if let Some(problem) = &self.problem {
+            return Err(self.damaged(problem));
+        }
         let (mut consumed, mut produced) = (0, 0);
         while consumed < input.len() && produced < out.len() {
-            if self.inflate.is_none() {
-                self.begin(input[consumed])?;
+            if self.inflate.is_none()
+                && let Err(error) = self.begin(input[consumed])
+            {
+                if produced == 0 {
+                    return Err(error);
+                }
+                // The next call finds the same, after the caller has taken what was produced.
+                break;
             }
             let Some(inflate) = &mut self.inflate else { break };
             let (before_in, before_out) = (inflate.total_in(), inflate.total_out());
@@ -204,7 +224,11 @@ impl Decompressor for Inflater {
                 }
                 Ok(_) if used > 0 || made > 0 => {}
                 Ok(_) => return Err(self.damaged("no progress")),
-                Err(error) => return Err(self.damaged(&error.to_string())),
+                Err(error) if produced == 0 => return Err(self.damaged(&error.to_string())),
+                Err(error) => {
+                    self.problem = Some(error.to_string());
+                    break;
+                }
             }
         }
         Ok(Progress { consumed, produced, finished: self.inflate.is_none() && self.members > 0 })

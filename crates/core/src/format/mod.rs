@@ -84,8 +84,29 @@ pub struct Format {
     pub open_indexed: Option<OpenIndexed>,
     /// Visits every byte of a file once, from the first to the last: see [`walk`].
     pub walk: WalkFile,
+    /// How a damaged file is salvaged.
+    pub salvage: Salvage,
     /// Makes a new encoder. Rejects options that the format does not have.
     pub encoder: fn(&WriteOptions) -> Result<Box<dyn AnyEncoder>>,
+}
+
+/// How a damaged file is salvaged.
+pub struct Salvage {
+    /// Visits everything that can still be read, in order. The walk must be a [`Walk::salvaging`].
+    pub walk: WalkFile,
+    /// Whether the table is used instead, if it is intact.
+    pub table: SalvageTable,
+}
+
+/// How salvage uses a table that is intact. Chunks are then decoded in several threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SalvageTable {
+    /// Not at all. The walk is as fast, because records are not compressed, or not in chunks.
+    Unused,
+    /// A hash covers what the table says about a chunk.
+    Chunks,
+    /// No hash covers the sizes of chunks. What seems to be one damaged chunk may be several.
+    UncheckedChunks,
 }
 
 /// Reads the table of chunks of a file.

@@ -6,8 +6,6 @@ use crate::storage::window::Window;
 
 /// How many bytes are searched for a header at once.
 const PIECE: u64 = 1 << 20;
-/// The cost of a look at another place of the file, in bytes that could be hashed instead.
-const LOOK: u64 = 1 << 10;
 
 /// A file that is walked from header to header.
 pub struct Search<'a> {
@@ -36,7 +34,8 @@ pub trait FindHeader {
     /// The position of the first possible header in `piece`, which begins at `at` in the file.
     fn find(&mut self, piece: &[u8], at: u64, file_size: u64) -> Option<(u64, Self::Header)>;
 
-    /// Whether a chunk begins at `at`: its header points to another header, or its data has the right checksum.
+    /// Whether a chunk begins at `at`: its data has the right checksum. A header alone can be part of a record, and can
+    /// claim bytes of other chunks.
     fn is_chunk(&mut self, at: u64, header: &Self::Header, search: &mut Search<'_>) -> Result<bool>;
 }
 
@@ -67,11 +66,6 @@ impl<'a> Search<'a> {
             from = found + 1;
         }
         Ok(self.size)
-    }
-
-    /// Whether there is work left for a look at another place.
-    pub fn may_look(&mut self) -> bool {
-        self.may_hash(LOOK)
     }
 
     /// Whether there is work left for hashing so many bytes.

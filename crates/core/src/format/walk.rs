@@ -38,9 +38,10 @@ pub struct Walk<'a> {
     /// How much to read and check.
     pub depth: Depth<'a>,
     /// Whether the walk continues after damage. True: the walk visits the damage as [`Span::Damage`] and searches for
-    /// the next sound chunk after it. False: the walk ends with the error, and it does not check parts that no reader
-    /// uses.
+    /// the next sound chunk after it. False: the walk ends with the error.
     pub resumes: bool,
+    /// Whether the walk also checks parts that no reader uses, such as padding.
+    pub checks_unused: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -51,7 +52,7 @@ impl<'a> Walk<'a> {
         depth: Depth<'a>,
         cx: &'a Cx<'a>,
     ) -> Self {
-        Walk { storage, options, cx, depth, resumes: false }
+        Walk { storage, options, cx, depth, resumes: false, checks_unused: false }
     }
 
     /// A walk that continues after damage.
@@ -61,7 +62,19 @@ impl<'a> Walk<'a> {
         depth: Depth<'a>,
         cx: &'a Cx<'a>,
     ) -> Self {
+        Walk { resumes: true, checks_unused: true, ..Self::strict(storage, options, depth, cx) }
+    }
+
+    /// A walk that visits the content of every chunk that can be read. It continues after damage. Damage to parts that
+    /// no reader uses costs no record.
+    pub fn salvaging(storage: &'a dyn Storage, options: &'a ReadOptions, cx: &'a Cx<'a>) -> Self {
+        let depth = Depth::Content { carry_for: None };
         Walk { resumes: true, ..Self::strict(storage, options, depth, cx) }
+    }
+
+    /// Whether damage to parts that no reader uses is ignored.
+    pub fn salvages(&self) -> bool {
+        self.resumes && !self.checks_unused
     }
 
     /// Whether only the framing is wanted.

@@ -177,7 +177,7 @@ pub struct GuideWithoutFooter {
 
 impl Guide for GuideWithoutFooter {
     fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
-        if decoded.is_some_and(|decoded| self.is_footer(decoded) || is_postscript(begin, decoded)) {
+        if decoded.is_some_and(|decoded| self.is_footer(begin, decoded) || is_postscript(begin, decoded)) {
             return Ok(Verdict::Meta);
         }
         self.chunks += 1;
@@ -196,20 +196,22 @@ impl Guide for GuideWithoutFooter {
 
 impl GuideWithoutFooter {
     /// Whether the records are a footer: metadata and entries in exactly the bytes that a writer produces, one entry
-    /// per chunk. The check is strict because a user's records can be messages of a similar form.
-    fn is_footer(&self, decoded: &Decoded) -> bool {
+    /// per chunk, in the order of the file. The check is strict because a user's records can be messages of a similar
+    /// form. After damage, chunks may have been lost or found by mistake, so their number is not compared.
+    fn is_footer(&self, begin: u64, decoded: &Decoded) -> bool {
         let first = decoded.row(0).unwrap_or(&[]);
         let Ok(Some(metadata)) = Metadata::read(first) else { return false };
-        let as_many = metadata.chunks == self.chunks || (self.any_damage && metadata.chunks > self.chunks);
-        let mut again = Vec::new();
-        as_many
+        let (mut again, mut last) = (Vec::new(), 0);
+        (metadata.chunks == self.chunks || self.any_damage)
             && metadata.chunks.checked_add(1) == Some(decoded.rows() as u64)
             && metadata.to_bytes() == first
             && (1..decoded.rows() as u64).filter_map(|row| decoded.row(row)).all(|record| {
                 let Ok(entry) = FooterEntry::read(record) else { return false };
                 again.clear();
                 entry.put(&mut again);
-                entry.offset.is_some() && entry.records.is_some() && again == record
+                let offset = entry.offset.filter(|&offset| (last + 1..begin).contains(&offset));
+                last = offset.unwrap_or(begin);
+                offset.is_some() && entry.records.is_some() && again == record
             })
     }
 }

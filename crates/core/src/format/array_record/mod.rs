@@ -25,7 +25,7 @@ mod tests;
 
 use super::riegeli::{self, chunk::kind};
 use super::walk::{Depth, Span, Walk};
-use super::{Format, Probe, ReadOptions, Table};
+use super::{Format, Probe, ReadOptions, Salvage, SalvageTable, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -50,6 +50,7 @@ pub const ARRAY_RECORD: Format = Format {
     open,
     open_indexed: None,
     walk,
+    salvage: Salvage { walk, table: SalvageTable::Chunks },
     encoder: |options| Ok(Box::new(ArrayRecordEncoder::new(Settings::new(options)?))),
 };
 

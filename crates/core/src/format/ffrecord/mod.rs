@@ -12,11 +12,13 @@
 //! file ends.
 
 mod encoder;
+mod proofs;
+mod salvage;
 mod spool;
 mod table;
 mod walk;
 
-use super::{Format, Probe, ReadOptions};
+use super::{Format, Probe, ReadOptions, Salvage, SalvageTable};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
@@ -37,6 +39,7 @@ pub const FFRECORD: Format = Format {
     open: |storage, options, cx| Ok(Box::new(table::Samples::open(storage, options, cx)?)),
     open_indexed: None,
     walk: walk::walk,
+    salvage: Salvage { walk: salvage::walk, table: SalvageTable::Unused },
     encoder: |options| Ok(Box::new(encoder::SampleEncoder::new(options)?)),
 };
 

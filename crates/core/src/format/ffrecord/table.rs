@@ -56,20 +56,60 @@ impl Samples {
         let tables = storage::read_vec(storage, "FFRecord table", HEADER, tables, cx)?;
 
         let samples = Samples { tables, n, file_size, checksums, old: stored == 0 && checksums };
-        let header =
-            if checksums && stored != 0 { samples.check_header(stored, &head[4..], cx)? } else { Ok(()) };
+        let header = if checksums && stored != 0 { samples.check_header(stored, cx)? } else { Ok(()) };
         Ok((samples, header))
     }
 
-    /// Checks the checksum of the tables. The outer error means that the call was interrupted.
-    fn check_header(&self, stored: u32, count: &[u8], cx: &Cx<'_>) -> Result<Result<()>> {
+    /// Reads the tables of a file that has `n` samples, whatever its header says. The caller has checked that the file is
+    /// large enough.
+    pub(super) fn with_count(storage: &dyn Storage, n: u64, cx: &Cx<'_>) -> Result<Self> {
+        let file_size = storage.len();
+        let tables = storage::read_vec(storage, "FFRecord table", HEADER, check_count(n, file_size)?, cx)?;
+        Ok(Samples { tables, n, file_size, checksums: true, old: false })
+    }
+
+    /// Whether the tables have no checksum.
+    pub(super) fn is_old(&self) -> bool {
+        self.old
+    }
+
+    /// The checksum of a sample.
+    #[inline]
+    pub(super) fn checksum(&self, sample: u64) -> u32 {
+        bytes::u32_le(&self.tables, 4 * sample as usize)
+    }
+
+    /// Replaces the checksum of a sample.
+    pub(super) fn set_checksum(&mut self, sample: u64, checksum: u32) {
+        let at = 4 * sample as usize;
+        self.tables[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// Replaces the offset of a sample.
+    pub(super) fn set_offset(&mut self, sample: u64, offset: u64) {
+        let at = 4 * self.n as usize + 8 * sample as usize;
+        self.tables[at..at + 8].copy_from_slice(&offset.to_le_bytes());
+    }
+
+    /// Sets where the last sample ends.
+    pub(super) fn set_end(&mut self, end: u64) {
+        self.file_size = end;
+    }
+
+    /// The checksum of the tables, computed.
+    pub(super) fn header_checksum(&self, cx: &Cx<'_>) -> Result<u32> {
         let mut hash = crc32fast::Hasher::new();
-        hash.update(count);
+        hash.update(&self.n.to_le_bytes());
         for piece in self.tables.chunks(PIECE) {
             cx.check()?;
             hash.update(piece);
         }
-        let computed = hash.finalize();
+        Ok(hash.finalize())
+    }
+
+    /// Checks the checksum of the tables. The outer error means that the call was interrupted.
+    fn check_header(&self, stored: u32, cx: &Cx<'_>) -> Result<Result<()>> {
+        let computed = self.header_checksum(cx)?;
         if computed == stored {
             return Ok(Ok(()));
         }
@@ -133,7 +173,7 @@ impl Samples {
     /// Compares the computed checksum of a sample with the one in the table.
     #[inline]
     pub(super) fn check_hash(&self, sample: u64, computed: u32) -> Result<()> {
-        let stored = bytes::u32_le(&self.tables, 4 * sample as usize);
+        let stored = self.checksum(sample);
         if stored == computed || !self.checksums {
             Ok(())
         } else {
@@ -154,7 +194,7 @@ impl Samples {
             })
     }
 
-    fn offset(&self, sample: u64) -> u64 {
+    pub(super) fn offset(&self, sample: u64) -> u64 {
         bytes::u64_le(&self.tables, 4 * self.n as usize + 8 * sample as usize)
     }
 
@@ -172,7 +212,7 @@ impl Samples {
     }
 
     /// The range of a sample, as the table has it. It is valid only if `check_offsets` found no error.
-    fn range(&self, sample: u64) -> Range<u64> {
+    pub(super) fn range(&self, sample: u64) -> Range<u64> {
         let end = if sample + 1 < self.n { self.offset(sample + 1) } else { self.file_size };
         self.offset(sample)..end
     }

@@ -13,10 +13,20 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
         Err(error) => return visit(Span::damage(0..size, walk.damage(error)?)),
     };
     let tables = 0..samples.data_begin();
-    visit_tables(walk, &samples, tables.clone(), header, visit)?;
+    visit_tables(walk, &samples, tables, header, visit)?;
+    visit_samples(walk, &samples, visit)
+}
+
+/// Visits the samples where the tables say that they are.
+pub(super) fn visit_samples(
+    walk: &Walk<'_>,
+    samples: &Samples,
+    visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
+) -> Result<()> {
+    let size = walk.storage.len();
     let mut window = Window::new(walk.storage, walk.cx);
     let mut pace = walk.cx.pace();
-    let (mut reached, mut lost) = (tables.end, None::<Error>);
+    let (mut reached, mut lost) = (samples.data_begin(), None::<Error>);
     for sample in 0..samples.n() {
         pace.step(64)?;
         let range = match samples.range_after(sample, reached) {
@@ -34,7 +44,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
             None => {}
         }
         reached = range.end;
-        visit_sample(walk, &samples, &mut window, sample, range, visit)?;
+        visit_sample(walk, samples, &mut window, sample, range, false, visit)?;
     }
     lost.map_or(Ok(()), |error| visit(Span::damage(reached..size, error)))
 }
@@ -61,12 +71,13 @@ fn visit_tables(
     visit(Span::Meta(entry..tables.end))
 }
 
-fn visit_sample(
+pub(super) fn visit_sample(
     walk: &Walk<'_>,
     samples: &Samples,
     window: &mut Window<'_>,
     sample: u64,
     range: Range<u64>,
+    found_by_search: bool,
     visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
 ) -> Result<()> {
     let bytes = range.end - range.start;
@@ -90,7 +101,7 @@ fn visit_sample(
         first_record: sample,
         records: 1,
         decoded_bytes: Some(bytes),
-        found_by_search: false,
+        found_by_search,
         detail: 0,
         content: whole.as_ref().map(|record| record as _),
     }))

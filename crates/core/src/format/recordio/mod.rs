@@ -23,7 +23,7 @@ mod table;
 mod tests;
 mod walk;
 
-use super::{Format, Probe, ReadOptions, Table};
+use super::{Format, Probe, ReadOptions, Salvage, SalvageTable, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -39,6 +39,7 @@ pub const RECORDIO: Format = Format {
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
     }),
     walk: walk::walk,
+    salvage: Salvage { walk: walk::walk, table: SalvageTable::UncheckedChunks },
     encoder: |options| Ok(Box::new(encoder::ChunkEncoder::new(options)?)),
 };
 

@@ -42,15 +42,21 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
             Ok(visited) => visited?,
             Err(error) => {
                 let error = walk.damage(error.for_record(record))?;
-                // If the header points to another header or to the end, the damage is in this chunk alone.
-                let is_header_right = range.end == file.size || plausible(&mut file, range.end)?.is_some();
-                if !is_header_right {
-                    let end = file.find(at + 1, &mut Headers)?;
-                    visit(Span::damage(at..end, error))?;
-                    (at, found_by_search) = (end, true);
-                    continue;
-                }
-                visit(Span::damage(range.clone(), error))?;
+                let proved = if walk.is_headers_only() { None } else { proved_end(&mut file, at, &header)? };
+                let end = match proved {
+                    // Only the size in the header is wrong. No other chunk is lost.
+                    Some(end) => end,
+                    // If the header points to another header or to the end, the damage is in this chunk alone. A header
+                    // that was found by search may be part of a record.
+                    None if !found_by_search && points_to_chunk(&mut file, range.end)? => range.end,
+                    None => {
+                        found_by_search = true;
+                        file.find(at + 1, &mut Headers)?
+                    }
+                };
+                visit(Span::damage(at..end, error))?;
+                (at, record) = (end, if found_by_search { record } else { record + records });
+                continue;
             }
         }
         (at, record) = (range.end, record + records);
@@ -127,6 +133,33 @@ fn plausible(file: &mut Search<'_>, at: u64) -> Result<Option<Header>> {
     Ok(Header::plausible(file.ahead.get("chunk header", at, HEADER.min(size - at))?, at, size))
 }
 
+/// Whether another chunk begins at `at`, or the file ends there.
+fn points_to_chunk(file: &mut Search<'_>, at: u64) -> Result<bool> {
+    Ok(at == file.size || plausible(file, at)?.is_some())
+}
+
+/// Where the damaged chunk at `at` ends, if the size in its header is too large: inside it another chunk begins, and the
+/// bytes before that have the checksum of this one.
+fn proved_end(file: &mut Search<'_>, at: u64, header: &Header) -> Result<Option<u64>> {
+    let (size, mut pace) = (file.size, file.walk.cx.pace());
+    let stored = file.window.get("chunk", at, header.stored())?;
+    let payload = stored.get(HEADER as usize..).unwrap_or(&[]);
+    let (mut hash, mut hashed) = (crc32fast::Hasher::new(), 0);
+    for (here, head) in payload.windows(HEADER as usize).enumerate() {
+        pace.step(1)?;
+        let end = at + HEADER + here as u64;
+        if !head.starts_with(&MAGIC) || Header::plausible(head, end, size).is_none() {
+            continue;
+        }
+        hash.update(&payload[hashed..here]);
+        hashed = here;
+        if hash.clone().finalize() == header.checksum {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
+}
+
 /// Looks at a chunk as closely as the walk does. None if the walk looks only at headers.
 fn look<'f>(
     file: &'f mut Search<'_>,
@@ -169,10 +202,6 @@ impl FindHeader for Headers {
     }
 
     fn is_chunk(&mut self, at: u64, header: &Header, file: &mut Search<'_>) -> Result<bool> {
-        let end = at + header.stored();
-        if end < file.size && file.may_look() && plausible(file, end)?.is_some() {
-            return Ok(true);
-        }
         if !file.may_hash(header.stored()) {
             return Ok(false);
         }

@@ -200,6 +200,11 @@ impl<'a> ChunkView<'a> {
         end.map_or(self.range.end, |end| end.min(self.range.end))
     }
 
+    /// Whether a block header lies before the end of the data. [`verify`](Self::verify) checks that it names this chunk.
+    pub fn has_block_header(&self) -> bool {
+        self.range.start + block::left_in_block(self.range.start) < self.data_end()
+    }
+
     /// Checks the block headers in `range`.
     fn check_blocks(&self, range: Range<u64>) -> Result<()> {
         let first = range.start + block::left_in_block(range.start);

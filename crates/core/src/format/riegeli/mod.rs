@@ -11,7 +11,7 @@
 //! | [`stream`] | reads simple chunks record by record |
 //! | [`entries`] | checks entries for chunks from a footer or a scan |
 //! | [`table`], [`compact`], [`words`] | the table of chunks of a file |
-//! | [`walk`] | visits every byte of a file |
+//! | [`walk`], `resync` | visits every byte of a file; finds the next chunk after damage |
 //! | [`encode`], [`writer`] | encode and write chunks |
 
 pub mod block;
@@ -20,6 +20,7 @@ pub mod compact;
 pub mod encode;
 pub mod entries;
 pub mod message;
+mod resync;
 pub mod simple;
 pub mod single;
 pub mod state_machine;
@@ -32,7 +33,7 @@ pub mod words;
 pub mod writer;
 
 use super::walk::{Depth, Span, Walk};
-use super::{Decoded, Description, Format, Probe, ReadOptions, Table};
+use super::{Decoded, Description, Format, Probe, ReadOptions, Salvage, SalvageTable, Table};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
@@ -50,6 +51,7 @@ pub const RIEGELI: Format = Format {
     open,
     open_indexed: None,
     walk: walk_plain,
+    salvage: Salvage { walk: walk_plain, table: SalvageTable::Chunks },
     encoder: |_| Err(Error::argument("riegeli is read only; write array_record")),
 };
 

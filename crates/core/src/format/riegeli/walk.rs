@@ -1,11 +1,12 @@
 //! Visits every byte of a file from the first to the last, and finds the next chunk after damage.
 
-use super::block::{BLOCK, BLOCK_HEADER, BlockHeader, is_boundary, left_in_block};
+use super::block::BLOCK;
 use super::chunk::{CHUNK_HEADER, ChunkView, HEADER_SPAN, Header, kind, unknown};
+use super::resync::Resync;
 use super::transpose_decode;
 use crate::bytes;
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::Decoded;
 use crate::format::encode::CarriedChunk;
 use crate::format::walk::{Content, SoundChunk, Span, Walk};
@@ -73,6 +74,7 @@ pub fn walk(
     let size = walk.storage.len();
     let mut window = Window::new(walk.storage, walk.cx);
     let mut pace = walk.cx.pace();
+    let mut resync = Resync::new(walk);
     // Filler after a chunk of records counts as part of it: a table knows only where the next chunk of records begins.
     let (mut at, mut after_records, mut found_by_search) = (0, false, false);
     let between = |range, after_records| if after_records { Span::Filler(range) } else { Span::Meta(range) };
@@ -100,12 +102,11 @@ pub fn walk(
                     return visit(Span::Unused(at..size));
                 }
                 let error = damage(walk, guide, at, None, error)?;
-                let next = match guide.resume(at)? {
-                    Some(next) => next,
-                    None => {
-                        found_by_search = true;
-                        next_by_blocks(walk, at)?
-                    }
+                let next = if matches!(error.kind(), Kind::Truncated) && !found_by_search && is_cut(&mut window, at)? {
+                    // The header is right, so everything up to the end belongs to a chunk that was cut off.
+                    size
+                } else {
+                    resume(&mut resync, guide, at, &mut found_by_search)?
                 };
                 visit(Span::damage(at..next, error))?;
                 at = next;
@@ -116,6 +117,7 @@ pub fn walk(
         match look(walk, &mut window, guide, &header, range.clone()) {
             Ok((Found::Records(first_record), content)) => {
                 after_records = true;
+                found_by_search &= !content.as_ref().is_some_and(|content| content.chunk.has_block_header());
                 visit(Span::Records(SoundChunk {
                     decoded_bytes: Some(header.decoded),
                     found_by_search,
@@ -130,11 +132,30 @@ pub fn walk(
             Ok((Found::Filler, _)) => visit(between(range, after_records))?,
             Err(error) => {
                 let error = damage(walk, guide, range.start, Some(&header), error)?;
-                visit(Span::damage(range, error))?;
+                if found_by_search && resync.may_search_inside(&range) {
+                    // The header may be part of a record, and may claim chunks that are sound.
+                    at = resume(&mut resync, guide, range.start, &mut found_by_search)?;
+                }
+                visit(Span::damage(range.start..at, error))?;
             }
         }
     }
     Ok(())
+}
+
+/// Where the walk continues after damage at `damage`. Updates whether that place was found by search.
+fn resume(
+    resync: &mut Resync<'_>,
+    guide: &mut dyn Guide,
+    damage: u64,
+    found_by_search: &mut bool,
+) -> Result<u64> {
+    if let Some(next) = guide.resume(damage)? {
+        return Ok(next);
+    }
+    let next = resync.next_chunk(damage)?;
+    *found_by_search = !next.is_certain;
+    Ok(next.at)
 }
 
 /// Adds the offset and the first lost record to an error, for the walk to visit it as damage. Returns `Err` if the
@@ -183,6 +204,11 @@ fn read_header(walk: &Walk<'_>, window: &mut Window<'_>, at: u64) -> Result<(Hea
     let header = Header::read(at, head, walk.options.checksums)?;
     let range = bytes::range("chunk", at, header.end(at)? - at, walk.storage.len())?;
     Ok((header, range))
+}
+
+/// Whether there is a header with the right hash at `at`.
+fn is_cut(window: &mut Window<'_>, at: u64) -> Result<bool> {
+    Ok(Header::read(at, window.get_up_to("chunk header", at, HEADER_SPAN)?, true).is_ok())
 }
 
 enum Found {
@@ -246,6 +272,9 @@ fn look<'a>(
     let begin = range.start;
     check_kind(header, begin)?;
     let holds_records = matches!(header.kind, kind::SIMPLE | kind::TRANSPOSED);
+    if walk.salvages() && header.records == 0 && header.kind != kind::SIGNATURE {
+        return Ok((Found::Filler, None));
+    }
     if walk.is_headers_only() {
         let found = match header.kind {
             kind::SIGNATURE => Found::Meta,
@@ -258,6 +287,8 @@ fn look<'a>(
     let chunk = ChunkView::read(begin, stored, walk.options.checksums)?;
     if walk.resumes {
         chunk.verify(walk.cx)?;
+    }
+    if walk.checks_unused {
         chunk.verify_padding()?;
     }
     if holds_records {
@@ -309,31 +340,6 @@ fn check_kind(header: &Header, begin: u64) -> Result<()> {
         other if header.records != 0 => Err(unknown(other, begin)),
         _ => Ok(()),
     }
-}
-
-/// Where the next chunk begins after damage at `damage`, according to the block headers. The end of the file if none of
-/// them says.
-fn next_by_blocks(walk: &Walk<'_>, damage: u64) -> Result<u64> {
-    let storage = walk.storage;
-    let mut pace = walk.cx.pace();
-    let mut block = damage + left_in_block(damage + 1) + 1;
-    while block + BLOCK_HEADER < storage.len() {
-        // A read costs about as much as a few kilobytes of other work.
-        pace.step(1 << 12)?;
-        let mut stored = [0; BLOCK_HEADER as usize];
-        storage.read_at(block, &mut stored, walk.cx)?;
-        if let Some(header) = BlockHeader::plausible(&stored, walk.options.checksums) {
-            if header.previous == 0 {
-                return Ok(block);
-            }
-            let next = block.checked_add(header.next).filter(|&next| next > block);
-            if let Some(next) = next.filter(|&next| next <= storage.len() && is_boundary(next)) {
-                return Ok(next);
-            }
-        }
-        block += BLOCK;
-    }
-    Ok(storage.len())
 }
 
 fn zeros(storage: &dyn Storage, begin: u64, cx: &Cx<'_>) -> Result<bool> {

@@ -27,7 +27,7 @@ mod table;
 mod tests;
 mod walk;
 
-use super::{Format, Probe, ReadOptions, Table};
+use super::{Format, Probe, ReadOptions, Salvage, SalvageTable, Table};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -50,6 +50,7 @@ pub const TFRECORD: Format = Format {
         Ok(table.map(|table| Box::new(table) as Box<dyn Table>))
     }),
     walk: walk::walk,
+    salvage: Salvage { walk: walk::walk, table: SalvageTable::Unused },
     encoder: |options| Ok(Box::new(encoder::RecordEncoder::new(options)?)),
 };
 

@@ -40,6 +40,28 @@ pub(super) fn wrapper(storage: &dyn Storage, cx: &Cx<'_>) -> Result<(Option<Wrap
     Ok((wrapped.then_some(wrapper), begins_well))
 }
 
+/// The stream of a file whose wrapper is damaged, if a record begins right after it.
+pub(super) fn without_wrapper<'a>(
+    storage: &'a dyn Storage,
+    cx: &'a Cx<'a>,
+) -> Result<Option<(Wrapper, UnpackedStream<'a>)>> {
+    for wrapper in [Wrapper::Gzip, Wrapper::Zlib] {
+        let header = super::stream_walk::packed(wrapper, storage.len()).start;
+        if storage.len() <= header {
+            continue;
+        }
+        let mut stream = UnpackedStream::of(storage, Inflater::after_header(wrapper, header), cx);
+        match stream.fill(HEADER) {
+            Ok(head) if frame::length(&head[..head.len().min(HEADER as usize)], 0, true).is_ok() => {
+                return Ok(Some((wrapper, stream)));
+            }
+            Err(error) if error.is_from_outside() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
 /// The unpacked bytes of a compressed file, from the first to the last.
 pub(super) struct UnpackedStream<'a> {
     storage: &'a dyn Storage,
@@ -60,10 +82,14 @@ pub(super) struct UnpackedStream<'a> {
 
 impl<'a> UnpackedStream<'a> {
     pub(super) fn new(storage: &'a dyn Storage, wrapper: Wrapper, cx: &'a Cx<'a>) -> Self {
+        Self::of(storage, Inflater::new(wrapper), cx)
+    }
+
+    fn of(storage: &'a dyn Storage, inflater: Inflater, cx: &'a Cx<'a>) -> Self {
         UnpackedStream {
             storage,
             cx,
-            inflater: Inflater::new(wrapper),
+            inflater,
             input: Vec::new(),
             used: 0,
             output: Vec::new(),

@@ -11,10 +11,10 @@ use std::ops::Range;
 pub(super) fn walk(
     walk: &Walk<'_>,
     wrapper: Wrapper,
+    mut stream: UnpackedStream<'_>,
     visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
 ) -> Result<()> {
     let (size, packed) = (walk.storage.len(), packed(wrapper, walk.storage.len()));
-    let mut stream = UnpackedStream::new(walk.storage, wrapper, walk.cx);
     let mut pace = walk.cx.pace();
     visit(Span::Meta(0..packed.start))?;
     let (mut covered, mut record, mut records) = (packed.start, 0, 0u64);

@@ -11,9 +11,18 @@ use crate::hash::crc32c;
 use crate::storage::window::Window;
 
 pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
-    match stream::wrapper(walk.storage, walk.cx)? {
-        (Some(wrapper), _) => stream_walk::walk(walk, wrapper, visit),
-        (None, _) => walk_plain(walk, visit),
+    let Walk { storage, cx, .. } = *walk;
+    let (wrapper, begins_well) = stream::wrapper(storage, cx)?;
+    let unwrapped = match wrapper {
+        _ if begins_well || !walk.salvages() => None,
+        _ => stream::without_wrapper(storage, cx)?,
+    };
+    match (unwrapped, wrapper) {
+        (Some((wrapper, stream)), _) => stream_walk::walk(walk, wrapper, stream, visit),
+        (None, Some(wrapper)) => {
+            stream_walk::walk(walk, wrapper, stream::UnpackedStream::new(storage, wrapper, cx), visit)
+        }
+        (None, None) => walk_plain(walk, visit),
     }
 }
 
@@ -43,10 +52,11 @@ pub(super) fn walk_plain(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Res
         };
         if let Some(Bad { error, end }) = damaged {
             let error = walk.damage(error.for_record(record))?;
-            // If the header is right, it says where the next record begins.
+            // If the header is right, it says where the next record begins. A header that was found by search may be
+            // part of another record, and may claim records that are sound.
             let end = match end {
-                Some(end) => end,
-                None => {
+                Some(end) if !found_by_search || !file.may_hash(end - at) => end,
+                _ => {
                     found_by_search = true;
                     file.find(at + 1, &mut Lengths::default())?
                 }
@@ -124,12 +134,6 @@ impl FindHeader for Lengths {
 
     fn is_chunk(&mut self, at: u64, length: &u64, file: &mut Search<'_>) -> Result<bool> {
         let end = at + length + AROUND;
-        if file.size - end >= AROUND && file.may_look() {
-            let head = file.ahead.get("record header", end, HEADER)?;
-            if self.find(head, end, file.size).is_some() {
-                return Ok(true);
-            }
-        }
         if !file.may_hash(end - at) {
             return Ok(false);
         }

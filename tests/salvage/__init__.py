@@ -1,0 +1,1 @@
+"""Salvage: what can still be read from damaged, truncated and unfinished files."""
