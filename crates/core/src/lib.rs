@@ -29,6 +29,7 @@
 //! | [`parallel`] | runs a function on many items in several threads |
 //! | [`pool`] | the thread pools that decode |
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
+//! | [`ranges`] | a set of numbers, stored as ranges |
 //! | [`process`] | the fork generation, and what a forked child must not inherit |
 
 pub mod budget;
@@ -48,6 +49,7 @@ pub mod permutation;
 pub mod pool;
 pub mod prefetch;
 pub mod process;
+pub mod ranges;
 pub mod reader;
 pub mod shard;
 pub mod storage;
