@@ -25,12 +25,13 @@ from anyrecord._iteration import Batches, BatchIterator, MappedIterator
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits
 from anyrecord._packing import pack
-from anyrecord._records import Location, Records, open
+from anyrecord._records import Location, Records, Skipped, open
 from anyrecord._recover import Recovered, recover
 from anyrecord._writer import Writer, create
 from anyrecord.errors import (
     ChecksumError,
     ClosedError,
+    DamageWarning,
     FormatError,
     LimitError,
     PublishError,
@@ -44,6 +45,7 @@ __all__ = [
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "DamageWarning",
     "FileInfo",
     "Folder",
     "FormatError",
@@ -60,6 +62,7 @@ __all__ = [
     "RecordsIterator",
     "Recovered",
     "Report",
+    "Skipped",
     "TruncatedError",
     "Writer",
     "build_index",
