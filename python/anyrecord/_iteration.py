@@ -51,9 +51,7 @@ def position_of(state: Mapping[str, int], length: int, fingerprint: int) -> int:
     return position
 
 
-def index_of(
-    records: Records | MappedRecords[Any], value: object, start: int, stop: int | None
-) -> int:
+def index_of(records: Records | MappedRecords[Any], value: object, start: int, stop: int | None) -> int:
     """The position of the first record from `start` to `stop` that equals `value`.
 
     The version of `collections.abc.Sequence` is not used: it takes any IndexError for the end of the sequence.
@@ -79,7 +77,7 @@ class MappedIterator(Iterator[T], Generic[T]):
 
     @property
     def _position(self) -> int:
-        """The position of the next record. It is the record after the last delivered one, or a damaged one before it."""
+        """The position after the last delivered record."""
         return self._records._position
 
     def __length_hint__(self) -> int:

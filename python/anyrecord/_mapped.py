@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import index
@@ -159,7 +159,7 @@ class MappedRecords(Sequence[T], Generic[T]):
 
         return concat([self, other]) if isinstance(other, MappedRecords) else NotImplemented
 
-    def __reversed__(self) -> MappedIterator[T]:
+    def __reversed__(self) -> Iterator[T]:
         return iter(self[::-1])
 
     @property

@@ -91,9 +91,7 @@ def open_options(
     if isinstance(on_error, str) and on_error not in ("raise", "skip", "replace"):
         raise ValueError(f"on_error={on_error!r} is not valid: it must be 'raise', 'skip', 'replace' or a function")
     if not isinstance(on_error, str) and not callable(on_error):
-        raise TypeError(
-            f"on_error= takes 'raise', 'skip', 'replace' or a function, not {type(on_error).__name__}"
-        )
+        raise TypeError(f"on_error= takes 'raise', 'skip', 'replace' or a function, not {type(on_error).__name__}")
     max_errors = optional_number("max_errors", max_errors, 0, MOST_COUNT)
     if max_errors is not None and on_error == "raise":
         raise ValueError("max_errors= needs on_error='skip', on_error='replace' or a function")

@@ -8,6 +8,7 @@ import os
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
@@ -37,7 +38,8 @@ class Location(NamedTuple):
     """The record's number in the chunk."""
 
 
-class Skipped(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Skipped:
     """A damaged record that was left out or replaced, because the records were opened with `on_error=`."""
 
     path: str
@@ -98,7 +100,8 @@ def open(
       the first record follows the last. A function gets the error and returns the bytes to use, or raises. Each damaged
       record is reported once: by a `DamageWarning`, and in `records.skipped`. `records[i]` always raises. Damage in a
       table raises now, whatever `on_error` is.
-    - `max_errors`: with `on_error=`, how many damaged records to go on after, in each process. One more raises its error.
+    - `max_errors`: how many damaged records to go on after, with `on_error=`, in each process. One more raises its
+      error.
     """
     options = open_options(
         format=format,
@@ -340,7 +343,7 @@ class Records(_core.Records, Sequence[bytes]):
         formats = {file[3] for file in self._source.files()}
         return formats.pop() if len(formats) == 1 else "mixed"
 
-    def __reversed__(self) -> _core.RecordsIterator:
+    def __reversed__(self) -> Iterator[bytes]:
         return iter(self[::-1])
 
     def __add__(self, other: Records) -> Records:
