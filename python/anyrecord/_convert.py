@@ -284,7 +284,7 @@ def _convert(pairs: list[tuple[list[FileRange], str]], job: _Job, unchanged: Unc
             if job.view is None:
                 job = replace(job, total=sum(os.path.getsize(file.path) for files, _ in pairs for file in files))
             report = Progress(job.progress, job.total)
-            if job.view is None and job.reading.on_error != "raise":
+            if job.view is None and job.reading.reads_on:
                 # One source for all files: their damage counts together, and neighbours are those of `open`.
                 opened = Records(_core.open_paths([_input(file) for files, _ in pairs for file in files], job.reading))
             for (files, path), part in zip(pairs, _parts(pairs, opened, job.view), strict=True):

@@ -160,7 +160,9 @@ class MappedRecords(Sequence[T], Generic[T]):
         return concat([self, other]) if isinstance(other, MappedRecords) else NotImplemented
 
     def __reversed__(self) -> Iterator[T]:
-        return iter(self[::-1])
+        records = iter(self._records[::-1])
+        for record in records:
+            yield self._apply(record, len(self) - records._position)
 
     @property
     def _fingerprint(self) -> int:

@@ -62,6 +62,11 @@ class OpenOptions:
     on_error: OnError = "raise"
     max_errors: int | None = None
 
+    @property
+    def reads_on(self) -> bool:
+        """Whether damaged records are not errors."""
+        return self.on_error != "raise"
+
 
 def open_options(
     *,

@@ -46,6 +46,7 @@ pub struct Opening {
     pub open_files: usize,
     pub cache_bytes: usize,
     pub threads: Option<usize>,
+    pub reads_on: bool,
 }
 
 impl Opening {
@@ -65,6 +66,7 @@ impl Opening {
                 spool_bytes: self.spool_bytes,
                 open_files: self.open_files,
             },
+            reads_on: self.reads_on,
         }
     }
 }
