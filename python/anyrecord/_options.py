@@ -5,18 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, SupportsIndex, TypeAlias
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from anyrecord import _core
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 
-if TYPE_CHECKING:
-    from anyrecord.errors import RecordError
-
 __all__ = ["Limits", "OnError", "OpenOptions"]
 
-OnError: TypeAlias = "Literal['raise', 'skip', 'replace'] | Callable[[RecordError | OSError], bytes]"
-"""What happens to a record that cannot be read."""
+OnError: TypeAlias = Literal["raise", "skip", "replace"] | Callable[[Any], bytes]
+"""What happens to a record that cannot be read. The function gets a `RecordError`, or an `OSError` of the disk.
+
+Both have the attributes `path`, `offset` and `record`, which type checkers do not know of an `OSError`.
+"""
 
 _MOST_OPEN_FILES = 2**20
 """More files than any system lets one process open."""

@@ -393,7 +393,7 @@ def _restore(
     files: list[tuple[str, int, int, str]],
     view: list[int],
     options: OpenOptions,
-    origins: list[int],
+    origins: Sequence[int] = (),
 ) -> Records:
     mark_worker_process()
-    return cls(_core.restore(files, view, options, origins))
+    return cls(_core.restore(files, view, options, list(origins)))

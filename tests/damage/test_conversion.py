@@ -47,9 +47,10 @@ def test_the_target_has_what_reading_on_gives(name: str, policy: str, tmp_path: 
 def test_without_on_error_and_above_max_errors_nothing_is_written(name: str, tmp_path: Path) -> None:
     path = source(name, tmp_path)
     lost = KINDS[name].lost(DAMAGED)
-    for keywords in ({}, {"on_error": "skip", "max_errors": len(lost) - 1}, {"on_error": "raise"}):
+    wrong: list[dict[str, Any]] = [{}, {"on_error": "skip", "max_errors": len(lost) - 1}, {"on_error": "raise"}]
+    for keywords in wrong:
         with pytest.raises(ChecksumError):
-            anyrecord.convert(path, tmp_path / "out.ffr", **keywords)  # type: ignore[arg-type]
+            anyrecord.convert(path, tmp_path / "out.ffr", **keywords)
         assert sorted(tmp_path.iterdir()) == [path]
     done = anyrecord.convert(path, tmp_path / "out.ffr", on_error="skip", max_errors=len(lost))
     assert done.records == N - len(lost)
@@ -57,9 +58,10 @@ def test_without_on_error_and_above_max_errors_nothing_is_written(name: str, tmp
 
 def test_shards_are_balanced_before_records_are_left_out(tmp_path: Path) -> None:
     path = source("ffrecord", tmp_path)
-    for number, given in enumerate((path, anyrecord.open(path, on_error="skip"))):
-        keywords: dict[str, Any] = {} if number else {"on_error": "skip"}
-        done = anyrecord.convert(given, tmp_path / f"out{number}.ffr", shards=3, **keywords)
+    for done in (
+        anyrecord.convert(path, tmp_path / "a.ffr", shards=3, on_error="skip"),
+        anyrecord.convert(anyrecord.open(path, on_error="skip"), tmp_path / "b.ffr", shards=3),
+    ):
         parts = [list(anyrecord.open(shard)) for shard in done.paths]
         assert parts == [expected(range(i, i + 20), DAMAGED, "skip") for i in (0, 20, 40)]
 

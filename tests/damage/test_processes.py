@@ -109,7 +109,8 @@ def test_a_pickle_of_a_concatenation_replaces_by_the_same_neighbours(tmp_path: P
 
 
 def read_all(records: Records) -> tuple[list[bytes], int]:
-    return list(records.batches(10))[0], len(records.skipped)
+    batches = list(records.batches(10))
+    return batches[0], len(records.skipped)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

@@ -62,12 +62,16 @@ struct Found {
     records: RangeSet,
 }
 
+impl Found {
+    fn of(&self, record: u64) -> Option<Arc<Damage>> {
+        let (_, damage) = self.errors.range(..=record).next_back()?;
+        damage.records.contains(&record).then(|| damage.clone())
+    }
+}
+
 impl KnownDamage {
     fn of(&self, record: u64) -> Option<Arc<Damage>> {
-        self.found.with(|found| {
-            let (_, damage) = found.errors.range(..=record).next_back()?;
-            damage.records.contains(&record).then(|| damage.clone())
-        })
+        self.found.with(|found| found.of(record))
     }
 
     fn end_of_run(&self, record: u64) -> Option<u64> {
@@ -138,12 +142,14 @@ impl Reader {
         for begin in (0..indices.len()).step_by(BLOCK) {
             cx.check()?;
             let mut rest = Vec::new();
-            for (position, &index) in indices.iter().enumerate().skip(begin).take(BLOCK) {
-                match self.damage.of(index) {
-                    Some(damage) => parts.lose(position, &damage),
-                    None => rest.push(position),
+            self.damage.found.with(|found| {
+                for (position, &index) in indices.iter().enumerate().skip(begin).take(BLOCK) {
+                    match found.of(index) {
+                        Some(damage) => parts.lose(position, &damage),
+                        None => rest.push(position),
+                    }
                 }
-            }
+            });
             self.read_in_parts(&rest, &mut parts, cx)?;
         }
         let Parts { out, mut lost, .. } = parts;
@@ -322,5 +328,97 @@ impl Reader {
         let storage = self.shards[shard].source(cx)?.storage();
         storage.unchanged()?;
         Ok(self.damage.note(records, error.in_file(storage.name()).copy_for_record(index)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cx::for_tests;
+    use crate::format::options::WriteOptions;
+    use crate::format::{ReadOptions, detect, testing};
+    use crate::limits::Limits;
+    use crate::shard::{RecordRange, Shard};
+    use crate::storage::location::Location;
+    use crate::storage::memory::Memory;
+
+    const N: usize = 20;
+    const GROUP: usize = 5;
+
+    /// Two RecordIO files with 4 chunks each. Chunk 1 of the first and chunk 0 of the second are damaged.
+    fn reader(cache_bytes: usize) -> (Vec<Vec<u8>>, Reader) {
+        let format = detect::by_name("recordio").unwrap();
+        let records: Vec<Vec<u8>> = (0..2 * N).map(|i| format!("record {i:04}").into_bytes()).collect();
+        let options = WriteOptions::default().with_text("codec", "none");
+        let cx = for_tests(Limits::default());
+        let shards = records.chunks(N).zip(["record 0007", "record 0020"]).map(|(records, damaged)| {
+            let mut file = testing::write_in_groups(format, &options, records, GROUP);
+            let at = file.windows(damaged.len()).position(|bytes| bytes == damaged.as_bytes()).unwrap();
+            file[at + 8] ^= 1;
+            let location = Location::Handed(Arc::new(Memory::new("test", file)));
+            let (range, reading) = (RecordRange::default(), ReadOptions::default());
+            Arc::new(Shard::open(location, range, Some("recordio"), reading, &cx).unwrap())
+        });
+        (records.clone(), Reader::new(shards.collect(), cache_bytes, None).unwrap())
+    }
+
+    #[test]
+    fn everything_but_the_damaged_chunks_is_delivered_in_any_order() {
+        let cx = for_tests(Limits::default());
+        for cache_bytes in [0, 1 << 20] {
+            let (records, reader) = reader(cache_bytes);
+            for _ in 0..2 {
+                for step in [1, 3, 7, 39] {
+                    let indices: Vec<u64> = (0..100).map(|i| (i * step % (2 * N)) as u64).collect();
+                    let mut out = Vec::new();
+                    let lost = reader.read_sound(&indices, &mut out, &cx).unwrap();
+                    let is_lost = |index: u64| (5..10).contains(&index) || (20..25).contains(&index);
+                    let expected: Vec<_> = (0..100).filter(|&at| is_lost(indices[at])).collect();
+                    assert_eq!(lost.iter().map(|lost| lost.position).collect::<Vec<_>>(), expected);
+                    for (at, &index) in indices.iter().enumerate().filter(|(_, index)| !is_lost(**index)) {
+                        assert_eq!(out[at], records[index as usize]);
+                    }
+                    for lost in lost {
+                        assert_eq!(lost.record, indices[lost.position]);
+                        assert!(out[lost.position].is_empty());
+                        assert_eq!(lost.error().record(), Some(lost.record));
+                        assert_eq!(lost.damage.records, if lost.record < 20 { 5..10 } else { 20..25 });
+                    }
+                }
+            }
+            assert!(reader.is_known_damaged(9) && !reader.is_known_damaged(10));
+        }
+    }
+
+    #[test]
+    fn a_neighbour_is_the_next_sound_record_of_the_range_and_its_end_is_followed_by_its_beginning() {
+        let (cx, (records, reader)) = (for_tests(Limits::default()), reader(1 << 20));
+        let cases = [
+            (5, 0..40, Some(10)),
+            (9, 0..40, Some(10)),
+            (24, 0..40, Some(25)),
+            (22, 20..25, None),
+            (8, 5..11, Some(10)),
+            (22, 18..25, Some(18)),
+            (6, 6..7, None),
+            (19, 5..20, Some(10)),
+        ];
+        for _ in 0..2 {
+            for (record, within, expected) in cases.clone() {
+                let found = reader.read_neighbour(record, &within, &cx).unwrap();
+                assert_eq!(found, expected.map(|at: usize| records[at].clone()), "{record} in {within:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_that_are_not_damage_are_returned() {
+        let (cx, (_, reader)) = (for_tests(Limits::default()), reader(0));
+        let mut out = Vec::new();
+        assert_eq!(reader.read_sound(&[3, 7], &mut out, &cx).unwrap().len(), 1);
+        assert!(reader.read_sound(&[3, 40], &mut out, &cx).is_err());
+        reader.close();
+        assert!(reader.read_sound(&[3], &mut out, &cx).is_err());
+        assert!(reader.read_sound(&[7], &mut out, &cx).is_err());
     }
 }
