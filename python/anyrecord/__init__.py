@@ -25,7 +25,7 @@ from anyrecord._iteration import Batches, BatchIterator, MappedIterator
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits
 from anyrecord._packing import pack
-from anyrecord._records import Location, Records, open
+from anyrecord._records import Location, Records, Skipped, open
 from anyrecord._recover import Recovered, recover
 from anyrecord._salvage import Salvaged, salvage
 from anyrecord._temporaries import Temporary
@@ -33,6 +33,7 @@ from anyrecord._writer import Writer, create
 from anyrecord.errors import (
     ChecksumError,
     ClosedError,
+    DamageWarning,
     FormatError,
     LimitError,
     PublishError,
@@ -46,6 +47,7 @@ __all__ = [
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "DamageWarning",
     "FileInfo",
     "Folder",
     "FormatError",
@@ -63,6 +65,7 @@ __all__ = [
     "Recovered",
     "Report",
     "Salvaged",
+    "Skipped",
     "Temporary",
     "TruncatedError",
     "Writer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, SupportsIndex, Unpack
 
@@ -12,11 +12,11 @@ from anyrecord._calls import Progress
 from anyrecord._copying import Target, cores, is_folder_target, plan, publish
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
-from anyrecord._options import Limits, OpenOptions, open_options
+from anyrecord._options import Limits, OnError, OpenOptions, open_options
 from anyrecord._paths import FileRange, expand
 from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
-from anyrecord._records import Records
+from anyrecord._records import Records, Skipped
 from anyrecord._targets import target_path
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import (
@@ -50,6 +50,8 @@ class Converted:
     """Size of the files that were written."""
     paths: tuple[str, ...]
     """The files that were written."""
+    skipped: tuple[Skipped, ...] = ()
+    """The damaged records that were left out or replaced, as in `Records.skipped`."""
 
 
 def convert(
@@ -68,6 +70,8 @@ def convert(
     progress: Callable[[int, int], object] | None = None,
     source_format: str | None = None,
     limits: Limits | None = None,
+    on_error: OnError = "raise",
+    max_errors: SupportsIndex | None = None,
     **options: Unpack[FormatOptions],
 ) -> Converted:
     """Writes the records of `sources` to `target`, in their order.
@@ -106,6 +110,8 @@ def convert(
     - `progress(done, total)` is called from time to time. It counts bytes of the source files; for open records it
       counts records.
     - `source_format`, `limits`: the `format` and `limits` of `open`, for sources given by path.
+    - `on_error`, `max_errors`: what happens to damaged records, as for `open`, for sources given by path. Records are
+      then read one by one, and no chunk is copied as it is. `shards` are balanced before records are left out.
 
     Records are streamed, so memory use does not grow with the files: it is a few chunks for each thread, and a few
     bytes for each chunk of an ArrayRecord target. If source and target have the same format and pack chunks in the
@@ -117,13 +123,19 @@ def convert(
     """
     refuse_unknown_options("convert", options)
     view = sources if isinstance(sources, Records | MappedRecords) else None
-    if view is not None and (source_format is not None or limits is not None):
+    given = (source_format, limits, None if on_error == "raise" else on_error, max_errors)
+    if view is not None and any(value is not None for value in given):
         raise ValueError(
-            "source_format= and limits= are for paths; these records are already open: pass both to open()"
+            "source_format=, limits=, on_error= and max_errors= are for paths; these records are already open: "
+            "pass them to open()"
         )
     files = expand(sources) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
     unchanged = Unchanged([file.path for file in files] if view is None else [])
-    reading = open_options(format=source_format, limits=limits) if view is None else _pouring.options_of(view)
+    reading = (
+        open_options(format=source_format, limits=limits, on_error=on_error, max_errors=max_errors)
+        if view is None
+        else _pouring.options_of(view)
+    )
     name = target_path(target)
     for what, function in (("map", map), ("progress", progress)):
         if function is not None and not callable(function):
@@ -175,19 +187,29 @@ class _Job:
 def _convert(targets: list[Target], job: _Job, unchanged: Unchanged) -> Converted:
     written: list[Writer] = []
     before, report = 0, Progress(job.progress, job.total)
+    opened: Records | None = None
     try:
         with unchanged:
             if job.view is None:
                 job = replace(job, total=sum(os.path.getsize(file.path) for target in targets for file in target.files))
             report = Progress(job.progress, job.total)
-            for target in targets:
-                written.append(_write(target.files, target.path, job, before, written[-1] if written else None))
+            if job.view is None and job.reading.reads_on:
+                # One source for all files: their damage counts together, and neighbours are those of `open`.
+                inputs = [_input(file) for target in targets for file in target.files]
+                opened = Records(_core.open_paths(inputs, job.reading))
+            for target, part in zip(targets, _parts(targets, opened, job.view), strict=True):
+                written.append(_write(target, job, before, part, written[-1] if written else None))
                 before += sum(os.path.getsize(file.path) for file in target.files) if job.view is None else job.total
                 if before < job.total:
                     report(before)
             report(job.total)
+        skipped = tuple(opened.skipped if opened is not None else job.view.skipped if job.view is not None else ())
+        if opened is not None:
+            opened.close()
         publish(written, job.creating.overwrite)
     finally:
+        if opened is not None:
+            opened.close()
         for writer in written:
             writer._discard()  # does nothing if the writer has published
     paths = [path for writer in written for path in writer.paths]
@@ -197,30 +219,50 @@ def _convert(targets: list[Target], job: _Job, unchanged: Unchanged) -> Converte
         source_bytes=job.total if job.view is None else _pouring.source_bytes(job.view),
         file_bytes=sum(os.path.getsize(path) for path in paths),
         paths=tuple(paths),
+        skipped=skipped,
     )
 
 
-def _write(files: list[FileRange], path: str, job: _Job, before: int, last: Writer | None) -> Writer:
-    """A writer with all records of the files: complete, verified if asked for, and not published yet."""
-    inputs = [(file.path, file.start, file.stop) for file in files]
+def _input(file: FileRange) -> tuple[str, int, int | None]:
+    return file.path, file.start, file.stop
+
+
+def _parts(targets: list[Target], opened: Records | None, view: View | None) -> Iterator[View | None]:
+    """The open records that each target gets. None: the files are read without opening them as records."""
+    if opened is None:
+        yield from (view for _ in targets)
+        return
+    counts, begin = iter(file[2] for file in opened._source.files()), 0
+    for target in targets:
+        end = begin + sum(next(counts) for _ in target.files)
+        yield opened[begin:end]
+        begin = end
+
+
+def _write(target: Target, job: _Job, before: int, view: View | None, last: Writer | None) -> Writer:
+    """A writer with all records of the files or of the view: complete, verified if asked for, and not published yet.
+
+    `last`: the writer of the target before this one. Both are published together.
+    """
+    inputs = [_input(file) for file in target.files]
     creating, split = replace(job.creating, together_with=last), None
     if creating.sharding[0] == "turns":
         shards = creating.sharding[1]
-        split = (shards, _count(inputs, job))
+        split = (shards, _count(inputs, job, view))
         creating = replace(creating, sharding=("explicit", shards))
     elif creating.format == "ffrecord" and creating.sharding[0] == "one" and _keeps_all(job):
         # FFRecord stores its table before the records. If the count is known, the file is written in one pass.
-        creating = replace(creating, num_records=_count(inputs, job))
+        creating = replace(creating, num_records=_count(inputs, job, view))
     progress = job.progress
     step = None if progress is None else Progress(progress, job.total, before)
-    writer = new_writer(path, creating, job.options)
+    writer = new_writer(target.path, creating, job.options)
     writer._advice = "wait for convert to return before the program ends"
     try:
-        if job.view is None:
-            total = sum(os.path.getsize(file.path) for file in files)
+        total = sum(os.path.getsize(file.path) for file in target.files) if job.view is None else job.total
+        if view is None:
             _core.pour(writer, inputs, job.reading, split, job.map, step, total)
         else:
-            _pouring.pour(job.view, writer, None if split is None else split[0], job.map, step)
+            _pouring.pour(view, writer, None if split is None else split[0], job.map, step, total)
         writer._seal()
         if creating.tally:
             writer._check(job.reading, creating.threads or 0)
@@ -230,10 +272,10 @@ def _write(files: list[FileRange], path: str, job: _Job, before: int, last: Writ
     return writer
 
 
-def _count(inputs: list[tuple[str, int, int | None]], job: _Job) -> int:
-    return _core.count_records(inputs, job.reading) if job.view is None else len(job.view)
+def _count(inputs: list[tuple[str, int, int | None]], job: _Job, view: View | None) -> int:
+    return _core.count_records(inputs, job.reading) if view is None else len(view)
 
 
 def _keeps_all(job: _Job) -> bool:
-    """Whether every record of the source is written, because no function can leave one out."""
-    return job.map is None and not isinstance(job.view, MappedRecords)
+    """Whether every record of the source is written, because nothing can leave one out."""
+    return job.map is None and not isinstance(job.view, MappedRecords) and job.reading.on_error != "skip"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, Protocol, SupportsIndex, TypeVar
 
@@ -12,6 +12,7 @@ from anyrecord._numbers import whole_number
 if TYPE_CHECKING:
     from anyrecord import _core
     from anyrecord._mapped import MappedRecords
+    from anyrecord._records import Records
 
 __all__ = ["BatchIterator", "Batches", "MappedIterator"]
 
@@ -50,15 +51,17 @@ def position_of(state: Mapping[str, int], length: int, fingerprint: int) -> int:
     return position
 
 
-def index_of(records: Sequence[Any], value: object, start: int, stop: int | None) -> int:
+def index_of(records: Records | MappedRecords[Any], value: object, start: int, stop: int | None) -> int:
     """The position of the first record from `start` to `stop` that equals `value`.
 
     The version of `collections.abc.Sequence` is not used: it takes any IndexError for the end of the sequence.
     """
     begin, end, _ = slice(start, stop).indices(len(records))
-    for position, found in enumerate(records[begin:end], begin):
+    found_in = iter(records[begin:end])
+    for found in found_in:
         if found is value or found == value:
-            return position
+            # Not counted by `enumerate`: damaged records may be left out.
+            return begin + found_in._position - 1
     raise ValueError("no record in this range equals the value")
 
 
@@ -72,9 +75,10 @@ class MappedIterator(Iterator[T], Generic[T]):
         # A StopIteration of `next` is the end of the records. `_apply` turns one of a user's function into an error.
         return self._mapped._apply(next(self._records), self)
 
-    def _last(self) -> int:
-        """The position of the last delivered record. Used in the error message if a function fails on that record."""
-        return self._records.state_dict()["position"] - 1
+    @property
+    def _position(self) -> int:
+        """The position after the last delivered record."""
+        return self._records._position
 
     def __length_hint__(self) -> int:
         return self._records.__length_hint__()
@@ -134,15 +138,16 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
         self._end = position + (rest // self._size * self._size if self._drop_last else rest)
 
     def __next__(self) -> list[T]:
-        if self._position >= self._end:
-            raise StopIteration
-        end = min(self._position + self._size, self._end)
-        try:
-            batch = self._records.__getitems__(range(self._position, end))
-        except StopIteration as error:
-            raise stop_iteration_error(error) from error
-        self._position = end  # set after the read: a batch that could not be read is not skipped
-        return batch
+        while self._position < self._end:
+            end = min(self._position + self._size, self._end)
+            try:
+                batch = self._records.__getitems__(range(self._position, end))
+            except StopIteration as error:
+                raise stop_iteration_error(error) from error
+            self._position = end  # set after the read: a batch that could not be read is not skipped
+            if batch:  # all records of the batch may be damaged and left out
+                return batch
+        raise StopIteration
 
     def __length_hint__(self) -> int:
         return -((self._position - self._end) // self._size)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
+from operator import index
 from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
 from anyrecord._calls import add_note, stop_iteration_error
 from anyrecord._iteration import Batches, MappedIterator, index_of
 
 if TYPE_CHECKING:
-    from anyrecord._records import Records
+    from anyrecord._records import Records, Skipped
 
 __all__ = ["MappedRecords"]
 
@@ -73,7 +74,12 @@ class MappedRecords(Sequence[T], Generic[T]):
         indices = _kept(indices)
         return self._apply_all(self._records.__getitems__(indices), indices)
 
-    _getitems = __getitems__
+    def _getitems(self, indices: Iterable[SupportsIndex]) -> list[T | None]:
+        """The results at many positions, for Grain. None for damaged records that are left out."""
+        indices = _kept(indices)
+        records = self._records._getitems(indices)
+        values = iter(self._apply_all([record for record in records if record is not None], indices))
+        return [None if record is None else next(values) for record in records]
 
     def _apply(self, record: bytes, position: SupportsIndex | MappedIterator[T]) -> T:
         value: Any = record
@@ -103,13 +109,16 @@ class MappedRecords(Sequence[T], Generic[T]):
 
     def _noted_among(self, error: E, positions: Iterable[SupportsIndex], number: int) -> E:
         with suppress(Exception):  # the user's indices may fail here; the user must still see the function's error
+            if self._records._leaves_out:
+                length = len(self)
+                positions = (p for p in map(index, positions) if not self._records._is_damaged(p % length))
             self._noted(error, next(islice(positions, number, None)))
         return error
 
     def _noted(self, error: E, position: SupportsIndex | MappedIterator[T]) -> E:
         """Adds a note to a function's error that says which record the function was called with."""
         with suppress(Exception):
-            number = position._last() if isinstance(position, MappedIterator) else position
+            number = position._position - 1 if isinstance(position, MappedIterator) else position
             add_note(error, f"in the function on {self._records._describe(number)}")
         return error
 
@@ -150,6 +159,11 @@ class MappedRecords(Sequence[T], Generic[T]):
 
         return concat([self, other]) if isinstance(other, MappedRecords) else NotImplemented
 
+    def __reversed__(self) -> Iterator[T]:
+        records = iter(self._records[::-1])
+        for record in records:
+            yield self._apply(record, len(self) - records._position)
+
     @property
     def _fingerprint(self) -> int:
         return self._records._fingerprint
@@ -164,6 +178,11 @@ class MappedRecords(Sequence[T], Generic[T]):
     def paths(self) -> list[str]:
         """The files, in order."""
         return self._records.paths
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """The damaged records that were left out or replaced; see `Records.skipped`."""
+        return self._records.skipped
 
     def close(self) -> None:
         """Closes the underlying records; see `Records.close`."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from anyrecord import _core
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 
-__all__ = ["Limits", "OpenOptions"]
+__all__ = ["Limits", "OnError", "OpenOptions"]
+
+OnError: TypeAlias = Literal["raise", "skip", "replace"] | Callable[[Any], bytes]
+"""What happens to a record that cannot be read. The function gets a `RecordError`, or an `OSError` of the disk.
+
+Both have the attributes `path`, `offset` and `record`, which type checkers do not know of an `OSError`.
+"""
 
 _MOST_OPEN_FILES = 2**20
 """More files than any system lets one process open."""
@@ -52,6 +59,13 @@ class OpenOptions:
     open_files: int
     cache_bytes: int
     threads: int | None
+    on_error: OnError = "raise"
+    max_errors: int | None = None
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether damaged records are not errors."""
+        return self.on_error != "raise"
 
 
 def open_options(
@@ -63,6 +77,8 @@ def open_options(
     limits: Limits | None = None,
     cache_bytes: SupportsIndex = 64 << 20,
     threads: SupportsIndex | None = None,
+    on_error: OnError = "raise",
+    max_errors: SupportsIndex | None = None,
 ) -> OpenOptions:
     """Checks the keywords and returns them as one object."""
     mark_worker_process()
@@ -77,6 +93,13 @@ def open_options(
     limits = Limits() if limits is None else limits
     if not isinstance(limits, Limits):
         raise TypeError(f"limits= takes an anyrecord.Limits, not {type(limits).__name__}")
+    if isinstance(on_error, str) and on_error not in ("raise", "skip", "replace"):
+        raise ValueError(f"on_error={on_error!r} is not valid: it must be 'raise', 'skip', 'replace' or a function")
+    if not isinstance(on_error, str) and not callable(on_error):
+        raise TypeError(f"on_error= takes 'raise', 'skip', 'replace' or a function, not {type(on_error).__name__}")
+    max_errors = optional_number("max_errors", max_errors, 0, MOST_COUNT)
+    if max_errors is not None and on_error == "raise":
+        raise ValueError("max_errors= needs on_error='skip', on_error='replace' or a function")
     return OpenOptions(
         format=format,
         checksums=bool(checksums),
@@ -88,6 +111,8 @@ def open_options(
         open_files=limits.open_files,
         cache_bytes=cache_bytes,
         threads=threads,
+        on_error=on_error,
+        max_errors=max_errors,
     )
 
 

@@ -14,6 +14,8 @@ from anyrecord._records import Records
 from anyrecord.errors import ClosedError
 
 if TYPE_CHECKING:
+    from anyrecord._core import RecordsIterator
+    from anyrecord._iteration import MappedIterator
     from anyrecord._options import OpenOptions
     from anyrecord._writer import Writer
 
@@ -54,13 +56,24 @@ def source_bytes(view: View) -> int:
 
 
 def pour(
-    view: View, writer: Writer, shards: int | None, map: Callable[[Any], Any] | None, progress: Progress | None
+    view: View,
+    writer: Writer,
+    shards: int | None,
+    map: Callable[[Any], Any] | None,
+    progress: Progress | None,
+    total: int,
 ) -> None:
-    """Writes the records of the view, in order. With `shards`, each shard gets the same number of records."""
+    """Writes the records of the view, in order. With `shards`, each shard gets the same number of records.
+
+    `total` is what the progress of all records together is.
+    """
     records, count, shard = _records(view), shards or 1, 0
     each, more = divmod(len(view), count)
     reported = monotonic()
-    for position, record in enumerate(view):
+    iterator: RecordsIterator | MappedIterator[Any] = view.__iter__()
+    for number, record in enumerate(iterator):
+        # Damaged records that are left out have a position, too.
+        position = iterator._position - 1 if records._leaves_out else number
         while shard + 1 < count and position >= each * (shard + 1) + min(more, shard + 1):
             writer._begin_shard()
             shard += 1
@@ -73,8 +86,8 @@ def pour(
         except Exception as error:
             _noted(error, records, position)
             raise
-        if progress is not None and position % _CLOCK_EVERY == 0 and monotonic() - reported >= _PROGRESS_SECONDS:
-            progress(position + 1)
+        if progress is not None and number % _CLOCK_EVERY == 0 and monotonic() - reported >= _PROGRESS_SECONDS:
+            progress((position + 1) * total // len(view))
             reported = monotonic()
     for _ in range(shard + 1, count):  # shards without records
         writer._begin_shard()

@@ -8,6 +8,7 @@ import os
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
@@ -15,12 +16,12 @@ from anyrecord._iteration import Batches, index_of, position_of
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
-from anyrecord._options import Limits, OpenOptions, mark_worker_process, open_options
+from anyrecord._options import Limits, OnError, OpenOptions, mark_worker_process, open_options
 from anyrecord._paths import expand
 from anyrecord._publishing import retry_until_consistent
 from anyrecord.errors import ClosedError, FormatError
 
-__all__ = ["Location", "Records", "open"]
+__all__ = ["Location", "Records", "Skipped", "open"]
 
 T = TypeVar("T")
 Openable: TypeAlias = StrPath | Iterable[StrPath] | BinaryIO | bytes | bytearray | memoryview
@@ -37,6 +38,20 @@ class Location(NamedTuple):
     """The record's number in the chunk."""
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A damaged record that was left out or replaced, because the records were opened with `on_error=`."""
+
+    path: str
+    """The file."""
+    record: int
+    """The record's number in the file."""
+    index: int
+    """The record's number in what was opened. Of records opened together or concatenated, it counts all files."""
+    error: str
+    """What is wrong, as the exception says it."""
+
+
 def open(
     source: Openable,
     *,
@@ -48,6 +63,8 @@ def open(
     cache_bytes: SupportsIndex = 64 << 20,
     threads: SupportsIndex | None = None,
     expected_records: SupportsIndex | None = None,
+    on_error: OnError = "raise",
+    max_errors: SupportsIndex | None = None,
 ) -> Records:
     """Opens record files as one sequence of records.
 
@@ -78,6 +95,13 @@ def open(
       thread.
     - `expected_records`: raise an error unless there are exactly this many records. In formats that do not store their
       end, this is the only way to notice that a file was truncated between two chunks.
+    - `on_error`: what happens to a damaged record in iteration, batches and lists. `"raise"` raises its error.
+      `"skip"` leaves it out. `"replace"` puts the next record that can be read in its place, in the order of the files;
+      the first record follows the last. A function gets the error and returns the bytes to use, or raises. Each damaged
+      record is reported once: by a `DamageWarning`, and in `records.skipped`. `records[i]` always raises. Damage in a
+      table raises now, whatever `on_error` is.
+    - `max_errors`: how many damaged records to go on after, with `on_error=`, in each process. One more raises its
+      error.
     """
     options = open_options(
         format=format,
@@ -87,6 +111,8 @@ def open(
         limits=limits,
         cache_bytes=cache_bytes,
         threads=threads,
+        on_error=on_error,
+        max_errors=max_errors,
     )
     expected = optional_number("expected_records", expected_records, 0, MOST_COUNT)
     records = Records(_open_source(source, options))
@@ -159,6 +185,9 @@ class Records(_core.Records, Sequence[bytes]):
 
         The result has a length, and you can iterate over it again. Its iterators have a `state_dict()`. Pass such a
         state as `resume=` to continue from it. The batch size can be another one then.
+
+        With `on_error="skip"`, damaged records are left out of their batch, which is shorter then. A batch of which no
+        record is left is not delivered, so there can be fewer batches than `len` says.
         """
         return Batches(self, size, drop_last, resume)
 
@@ -241,6 +270,9 @@ class Records(_core.Records, Sequence[bytes]):
         `out` is any writable buffer of bytes: a bytearray, a memoryview, a uint8 array, or a uint8 tensor of PyTorch on
         the CPU. Record `indices[k]` is `out[offsets[k]:offsets[k + 1]]`. Several threads copy large batches directly
         from the file into the buffer.
+
+        With `on_error="replace"` or a function, what replaces a damaged record is in its place. With
+        `on_error="skip"`, a damaged record raises its error, because each index has a place in the result.
         """
         offsets = array("Q")
         offsets.frombytes(self._read_into(_as_buffer(out), indices))
@@ -271,6 +303,34 @@ class Records(_core.Records, Sequence[bytes]):
         """The files, in order."""
         return [file[0] for file in self._source.files()]
 
+    @property
+    def skipped(self) -> list[Skipped]:
+        """The damaged records that this process has left out or replaced, in the order in which it met them.
+
+        >>> import anyrecord, pathlib, warnings
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many([b"one", b"two", b"three"])
+        >>> data = bytearray(pathlib.Path("doc.ffr").read_bytes())
+        >>> data[-6] ^= 1                                           # the last byte of b"two"
+        >>> records = anyrecord.open(bytes(data), on_error="skip")
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     list(records), len(records)
+        ([b'one', b'three'], 3)
+        >>> [(skipped.path, skipped.record) for skipped in records.skipped]
+        [('<bytes>', 1)]
+        >>> print(caught[0].category.__name__)
+        DamageWarning
+
+        All views of these records have the same list. It holds the first 100,000.
+        """
+        return [Skipped(*skipped) for skipped in self._source.skipped()]
+
+    @property
+    def _leaves_out(self) -> bool:
+        """Whether iteration and lists leave damaged records out."""
+        return self._source.options.on_error == "skip"
+
     def _describe(self, position: SupportsIndex) -> str:
         """Describes the record at a position, for error messages."""
         position, path, record = self._place(position)
@@ -282,6 +342,9 @@ class Records(_core.Records, Sequence[bytes]):
         """The format of the files, or `"mixed"` if they have different formats."""
         formats = {file[3] for file in self._source.files()}
         return formats.pop() if len(formats) == 1 else "mixed"
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return iter(self[::-1])
 
     def __add__(self, other: Records) -> Records:
         from anyrecord._combine import concat
@@ -321,11 +384,16 @@ class Records(_core.Records, Sequence[bytes]):
             if absolute is None:
                 raise TypeError(f"records of {name} cannot be pickled; to pickle records, open them from a path")
             saved.append((absolute, first, count, format))
-        return _restore, (type(self), saved, self._source.view_numbers(), self._source.options)
+        source = self._source
+        return _restore, (type(self), saved, source.view_numbers(), source.options, source.origins())
 
 
 def _restore(
-    cls: type[Records], files: list[tuple[str, int, int, str]], view: list[int], options: OpenOptions
+    cls: type[Records],
+    files: list[tuple[str, int, int, str]],
+    view: list[int],
+    options: OpenOptions,
+    origins: Sequence[int] = (),
 ) -> Records:
     mark_worker_process()
-    return cls(_core.restore(files, view, options))
+    return cls(_core.restore(files, view, options, list(origins)))

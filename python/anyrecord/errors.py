@@ -8,6 +8,8 @@
     ├── PublishError         a set of files is being published, or publishing it was interrupted
     └── ClosedError          used after close (also ValueError)
 
+    DamageWarning(UserWarning)  a damaged record was left out or replaced, because `on_error=` asks for it
+
 `FileNotFoundError`, `FileExistsError`, `PermissionError`, `IndexError` and `TypeError` are raised unchanged.
 """
 
@@ -15,7 +17,16 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ChecksumError", "ClosedError", "FormatError", "LimitError", "PublishError", "RecordError", "TruncatedError"]
+__all__ = [
+    "ChecksumError",
+    "ClosedError",
+    "DamageWarning",
+    "FormatError",
+    "LimitError",
+    "PublishError",
+    "RecordError",
+    "TruncatedError",
+]
 
 
 class RecordError(Exception):
@@ -79,3 +90,10 @@ class PublishError(RecordError):
 
 class ClosedError(RecordError, ValueError):
     """An object was used after it was closed."""
+
+
+class DamageWarning(UserWarning):
+    """A damaged record was left out or replaced, because the records were opened with `on_error=`.
+
+    There is one warning for each damaged record, or one for all records of a damaged chunk.
+    """

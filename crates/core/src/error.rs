@@ -54,6 +54,19 @@ struct Inner {
     expected: Option<String>,
     found: Option<String>,
     hint: Option<Cow<'static, str>>,
+    is_change: bool,
+}
+
+/// The errors of a disk that cannot read some of its blocks: EIO, and on Windows ERROR_CRC and ERROR_IO_DEVICE.
+const DISK_ERRORS: &[i32] = if cfg!(windows) { &[23, 1117] } else { &[5] };
+
+fn is_of_disk(error: &std::io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| DISK_ERRORS.contains(&code))
+}
+
+/// The system's error that an error of another storage stands for, if it says so as its source.
+fn io_source<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a std::io::Error> {
+    error.source()?.downcast_ref()
 }
 
 impl Error {
@@ -68,6 +81,7 @@ impl Error {
             expected: None,
             found: None,
             hint: None,
+            is_change: false,
         }))
     }
 
@@ -197,6 +211,60 @@ impl Error {
         matches!(self.0.kind, Kind::Io(_) | Kind::External(_) | Kind::Memory | Kind::Closed)
     }
 
+    /// Says that the file changed while it was open. Such an error is never taken for damage.
+    #[must_use]
+    pub fn as_change(mut self) -> Self {
+        self.0.is_change = true;
+        self
+    }
+
+    /// Whether bytes of the file are wrong, or the disk cannot read them. Other records may still be readable.
+    pub fn is_damage(&self) -> bool {
+        match &self.0.kind {
+            _ if self.0.is_change => false,
+            Kind::Format | Kind::Truncated | Kind::Checksum | Kind::Limit => true,
+            Kind::Io(error) => is_of_disk(error),
+            Kind::External(error) => io_source(&**error).is_some_and(is_of_disk),
+            _ => false,
+        }
+    }
+
+    /// The same damage as an error of another record. Of an error of another storage, only the system's error is kept.
+    #[must_use]
+    pub fn copy_for_record(&self, record: u64) -> Self {
+        let copy = |error: &std::io::Error| match error.raw_os_error() {
+            Some(code) => std::io::Error::from_raw_os_error(code),
+            None => std::io::Error::new(error.kind(), error.to_string()),
+        };
+        let (kind, what) = match &self.0.kind {
+            Kind::Format => (Kind::Format, self.0.what.clone()),
+            Kind::Truncated => (Kind::Truncated, self.0.what.clone()),
+            Kind::Checksum => (Kind::Checksum, self.0.what.clone()),
+            Kind::Limit => (Kind::Limit, self.0.what.clone()),
+            Kind::Memory => (Kind::Memory, self.0.what.clone()),
+            Kind::Closed => (Kind::Closed, self.0.what.clone()),
+            Kind::Publish => (Kind::Publish, self.0.what.clone()),
+            Kind::Argument => (Kind::Argument, self.0.what.clone()),
+            Kind::Index => (Kind::Index, self.0.what.clone()),
+            Kind::Io(error) => (Kind::Io(copy(error)), self.0.what.clone()),
+            Kind::External(error) => match io_source(&**error) {
+                Some(error) => (Kind::Io(copy(error)), "reading failed".into()),
+                None => (Kind::Io(std::io::Error::other(error.to_string())), self.0.what.clone()),
+            },
+        };
+        Error(Box::new(Inner {
+            kind,
+            what,
+            file: self.0.file.clone(),
+            offset: self.0.offset,
+            record: Some(record),
+            expected: self.0.expected.clone(),
+            found: self.0.found.clone(),
+            hint: self.0.hint.clone(),
+            is_change: self.0.is_change,
+        }))
+    }
+
     /// Returns the kind by value, for a caller that needs the wrapped error.
     pub fn into_kind(self) -> Kind {
         self.0.kind
@@ -284,6 +352,26 @@ mod tests {
             "sample checksum mismatch in train.ffr at byte 181204 (record 412): \
              expected 0x00000007, found 0x00000008; other samples are readable"
         );
+    }
+
+    #[test]
+    fn a_changed_file_and_errors_from_outside_are_no_damage() {
+        let io = |code| Error::io("x", std::io::Error::from_raw_os_error(code));
+        let damage = [Error::format("x"), Error::truncated("x"), Error::checksum("x"), Error::limit("x")];
+        assert!(damage.iter().all(Error::is_damage));
+        assert!(damage.into_iter().all(|error| !error.as_change().is_damage()));
+        assert!(io(DISK_ERRORS[0]).is_damage() && !io(2).is_damage());
+        let others = [Kind::Memory, Kind::Closed, Kind::Publish, Kind::Argument, Kind::Index];
+        assert!(others.into_iter().all(|kind| !Error::new(kind, "x").is_damage()));
+    }
+
+    #[test]
+    fn a_copy_is_the_same_error_of_another_record() {
+        let error = Error::checksum("x").at(5).in_file("a").for_record(1).expected(2).found(3).hint("h");
+        let text = error.to_string();
+        let copy = error.copy_for_record(7);
+        assert!(matches!(copy.kind(), Kind::Checksum));
+        assert_eq!(copy.to_string(), text.replace("record 1", "record 7"));
     }
 
     #[test]

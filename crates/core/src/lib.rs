@@ -31,6 +31,7 @@
 //! | [`pool`] | the thread pools that decode |
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
 //! | [`sync`] | atomics and locks, from one place so that a model checker can replace them |
+//! | [`ranges`] | a set of numbers, stored as ranges |
 //! | [`process`] | the fork generation, and what a forked child must not inherit |
 
 pub mod budget;
@@ -50,6 +51,7 @@ pub mod permutation;
 pub mod pool;
 pub mod prefetch;
 pub mod process;
+pub mod ranges;
 pub mod reader;
 pub mod salvage;
 pub mod shard;

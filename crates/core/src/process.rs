@@ -4,7 +4,9 @@
 //! The binding calls [`forked`] in every child, which begins a new fork generation. Code that keeps a lock or a pool
 //! stores the [`generation`] it was created in, and creates a new one when the generation has changed.
 
+use arc_swap::ArcSwap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static WORKER: AtomicBool = AtomicBool::new(false);
@@ -36,4 +38,58 @@ pub fn set_worker() {
 /// Whether this is a worker process, probably one of several. A forked child is one.
 pub fn is_worker() -> bool {
     generation() > 0 || WORKER.load(Ordering::Relaxed)
+}
+
+/// A value under a lock. In a forked child it begins anew: another thread may have held the lock at the fork, and then
+/// it would stay locked forever.
+pub struct PerProcess<T> {
+    guarded: ArcSwap<Guarded<T>>,
+}
+
+struct Guarded<T> {
+    generation: u64,
+    value: Mutex<T>,
+}
+
+impl<T: Default> Default for PerProcess<T> {
+    fn default() -> Self {
+        PerProcess { guarded: ArcSwap::new(Guarded::new()) }
+    }
+}
+
+impl<T: Default> Guarded<T> {
+    fn new() -> Arc<Self> {
+        Arc::new(Guarded { generation: generation(), value: Mutex::default() })
+    }
+}
+
+impl<T: Default> PerProcess<T> {
+    /// Calls `act` with the value of this process.
+    pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        if self.guarded.load().generation != generation() {
+            // Only one of several threads replaces it, so that nothing another one has stored is lost.
+            self.guarded.rcu(|guarded| {
+                if guarded.generation == generation() { guarded.clone() } else { Guarded::new() }
+            });
+        }
+        let guarded = self.guarded.load();
+        // A panic of another thread that held the lock does no harm: at worst, a number is missing.
+        act(&mut guarded.value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_begins_anew_in_a_child_even_if_its_lock_was_held() {
+        let value = PerProcess::<u64>::default();
+        value.with(|value| *value = 7);
+        assert_eq!(value.with(|value| *value), 7);
+        let guarded = value.guarded.load_full();
+        let _held = guarded.value.lock().unwrap();
+        forked();
+        assert_eq!(value.with(|value| *value), 0);
+    }
 }

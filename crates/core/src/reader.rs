@@ -4,12 +4,17 @@
 //! Reading many records is `read_batch` in `batch`: the same steps for many records.
 
 mod batch;
+mod damage;
+mod deliver;
 mod export;
 mod page_cache;
+mod row;
 mod spread;
 
-pub use batch::Deliver;
+pub use damage::{Damage, Lost};
+pub use deliver::Deliver;
 pub use export::Export;
+pub use row::Row;
 
 use crate::budget::Budget;
 use crate::bytes;
@@ -22,6 +27,7 @@ use crate::pool;
 use crate::shard::{Shard, Source};
 use crate::storage::Borrowed;
 use crate::storage::file_set::FileSet;
+use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -47,6 +53,8 @@ pub struct Reader {
     page_cache: PageCacheHint,
     /// The size of recently decoded chunks.
     expected: ExpectedChunk,
+    /// The records that could not be read.
+    damage: KnownDamage,
     closed: AtomicBool,
 }
 
@@ -133,19 +141,6 @@ impl Plan<'_> {
     }
 }
 
-/// A record inside a decoded chunk.
-#[derive(Clone)]
-pub struct Row {
-    chunk: Arc<Decoded>,
-    row: u64,
-}
-
-impl AsRef<[u8]> for Row {
-    fn as_ref(&self) -> &[u8] {
-        self.chunk.row(self.row).unwrap_or_default()
-    }
-}
-
 impl Reader {
     /// The records of all shards, one after the other. `cache_bytes` limits the cache of decoded chunks. `threads` is
     /// the number of threads that decode a batch (1: the caller alone; none: a default that depends on the number of
@@ -169,6 +164,7 @@ impl Reader {
             files,
             page_cache: PageCacheHint::default(),
             expected: ExpectedChunk::default(),
+            damage: KnownDamage::default(),
             closed: AtomicBool::new(false),
         })
     }
@@ -333,34 +329,6 @@ impl Reader {
         self.page_cache.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.attribute(e))
     }
 
-    /// Reads a record whose size is not known before reading. Its chunk is decoded and cached, because it also holds
-    /// the neighbouring records.
-    pub fn read_row(&self, plan: &Plan<'_>, cx: &Cx<'_>) -> Result<Row> {
-        match &plan.place {
-            PlannedRead::Stored(Way::Shared(chunk, row)) => {
-                let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);
-                let decoded = with_stored(plan.source, &chunk.stored, By::Map, cx, decode)
-                    .map_err(|e| plan.attribute(e))?;
-                row_of(plan, chunk, self.keep(plan, chunk, decoded), *row)
-            }
-            PlannedRead::Kept(row) => Ok(row.clone()),
-            PlannedRead::Stored(_) => {
-                let mut out = bytes::zeroed("record", plan.size()?.unwrap_or(0) as u64)?;
-                self.read_into(plan, &mut out, cx)?;
-                let ends = vec![out.len()];
-                Ok(Row { chunk: Arc::new(Decoded::new(out, ends)?), row: 0 })
-            }
-        }
-    }
-
-    /// Puts a decoded chunk into the cache.
-    fn keep(&self, plan: &Plan<'_>, chunk: &Chunk, decoded: Decoded) -> Arc<Decoded> {
-        let decoded = Arc::new(decoded);
-        self.expected.note(decoded.memory());
-        self.cache.put((plan.shard, chunk.index), decoded.clone());
-        decoded
-    }
-
     /// Reads one record into a new vector.
     pub fn read(&self, index: u64) -> Result<Vec<u8>> {
         let budget = self.budget();
@@ -386,19 +354,6 @@ impl Drop for Reader {
 #[cold]
 fn closed() -> Error {
     Error::closed("these records are closed").hint("open them again")
-}
-
-/// A row of the decoded chunk of a plan. An error if the chunk has too few rows.
-fn row_of(plan: &Plan<'_>, chunk: &Chunk, decoded: Arc<Decoded>, row: u64) -> Result<Row> {
-    if decoded.row(row).is_some() {
-        return Ok(Row { chunk: decoded, row });
-    }
-    Err(plan.attribute(
-        Error::format("chunk holds fewer records than the table says")
-            .at(chunk.stored.start)
-            .expected(chunk.records)
-            .found(decoded.rows()),
-    ))
 }
 
 /// How a mapped file is read.

@@ -259,7 +259,8 @@ impl Shard {
             return Err(Error::format("file changed: it has fewer records than before")
                 .in_file(source.storage().name())
                 .expected(format_args!("at least {}", self.first + self.records))
-                .found(total));
+                .found(total)
+                .as_change());
         }
         let source = Box::new(source);
         // If another thread was faster, its result is kept and this one is dropped.

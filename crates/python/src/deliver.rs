@@ -70,15 +70,35 @@ impl InPlace {
 
 /// The records of a batch as `bytes` objects.
 pub struct BytesList {
-    /// None: not delivered yet.
+    /// None: not delivered yet, or left out.
     objects: Kept<Vec<Option<Py<PyBytes>>>>,
+    /// How many are left out.
+    left_out: usize,
 }
 
 impl BytesList {
     pub fn new(count: usize) -> Result<Self> {
         let mut objects = bytes::list("a list of records", count as u64)?;
         objects.resize_with(count, || None);
-        Ok(BytesList { objects: Kept::new(objects) })
+        Ok(BytesList { objects: Kept::new(objects), left_out: 0 })
+    }
+
+    /// What takes the place of a record that could not be read. None: the record is left out.
+    pub fn put(&mut self, position: usize, object: Option<Py<PyBytes>>) {
+        self.left_out += usize::from(object.is_none());
+        self.objects[position] = object;
+    }
+
+    /// The objects of all positions. None: it could not be read.
+    pub fn into_objects(self) -> Vec<Option<Py<PyBytes>>> {
+        self.objects.into_inner()
+    }
+
+    /// The objects as a list, with None for records that are left out.
+    pub fn into_list_with_gaps(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+        self.check()?;
+        let objects = self.objects.into_inner().into_iter();
+        PyList::new(py, objects.map(|object| object.map(|object| object.into_bound(py))))
     }
 
     /// The objects in reverse order.
@@ -90,6 +110,10 @@ impl BytesList {
     /// The objects as a list.
     pub fn into_list(self, py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         self.check()?;
+        if self.left_out > 0 {
+            let objects: Vec<_> = self.objects.into_inner().into_iter().flatten().collect();
+            return PyList::new(py, objects.into_iter().map(|object| object.into_bound(py)));
+        }
         let objects = self.objects.into_inner().into_iter();
         PyList::new(py, objects.map(|object| object.map(|object| object.into_bound(py))))
     }
@@ -98,6 +122,9 @@ impl BytesList {
     fn check(&self) -> PyResult<()> {
         match self.objects.iter().position(Option::is_none) {
             None => Ok(()),
+            Some(_) if self.objects.iter().filter(|object| object.is_none()).count() == self.left_out => {
+                Ok(())
+            }
             Some(position) => Err(PyRuntimeError::new_err(format!(
                 "record {position} of the batch was not delivered; please report this"
             ))),
@@ -122,6 +149,12 @@ impl Deliver for BytesList {
             }
             Ok(places)
         })
+    }
+
+    fn forget(&mut self, position: usize) {
+        // The object may be partly written.
+        let object = self.objects[position].take();
+        drop(Kept::new(object));
     }
 }
 
@@ -179,6 +212,12 @@ impl<'a> OneBuffer<'a> {
     }
 }
 
+/// Copies records into a buffer, one after the other. Returns where each ends.
+pub fn copy_into<'r>(out: &mut [u8], records: impl Iterator<Item = &'r [u8]>) -> Result<Vec<usize>> {
+    let loose = records.map(<[u8]>::to_vec).collect();
+    OneBuffer { out, ends: Vec::new(), loose }.finish()
+}
+
 impl Deliver for OneBuffer<'_> {
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
         if !self.loose.is_empty() {
@@ -203,5 +242,8 @@ impl Deliver for OneBuffer<'_> {
             (places[i], rest, at) = (place, after, begin + size);
         }
         Ok(places)
+    }
+    fn forget(&mut self, _position: usize) {
+        // The caller's buffer is not read around damage.
     }
 }

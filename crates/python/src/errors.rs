@@ -5,6 +5,7 @@ use anyrecord::{Error, Kind};
 use pyo3::exceptions::{PyException, PyIndexError, PyMemoryError, PyOSError, PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
+use std::fmt::{Display, Formatter};
 use std::io::ErrorKind;
 
 /// A core error that `?` converts to a `PyErr`.
@@ -17,10 +18,36 @@ impl From<Failure> for PyErr {
     }
 }
 
+/// A Python error inside a core error.
+#[derive(Debug)]
+struct Raised {
+    error: Kept<PyErr>,
+    /// What the system said, if it is an `OSError`. It tells the core whether the disk failed.
+    cause: Option<std::io::Error>,
+}
+
+impl Display for Raised {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Raised {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_ref().map(|cause| cause as _)
+    }
+}
+
 /// Wraps a Python error as a core error. It is converted back unchanged, except for a `StopIteration`.
 pub fn external(error: PyErr) -> Error {
-    let error = gil::attach(|py| no_stop_iteration(py, error));
-    Error::new(Kind::External(Box::new(Kept::new(error))), "a Python object failed")
+    let (error, cause) = gil::attach(|py| {
+        let error = no_stop_iteration(py, error);
+        let number = || error.value(py).getattr("errno")?.extract::<i32>();
+        let number = if error.is_instance_of::<PyOSError>(py) { number().ok() } else { None };
+        (error, number.map(std::io::Error::from_raw_os_error))
+    });
+    let raised = Raised { error: Kept::new(error), cause };
+    Error::new(Kind::External(Box::new(raised)), "a Python object failed")
 }
 
 /// Replaces a `StopIteration` of a user's object or function by a `RuntimeError`, as a generator does. It would end a
@@ -72,9 +99,9 @@ fn inner(py: Python<'_>, error: Error) -> PyErr {
         .zip(error.record())
         .map(|(file, record)| format!("while working on record {record} of {file}"));
     match error.into_kind() {
-        Kind::External(inner) => match inner.downcast::<Kept<PyErr>>() {
-            Ok(error) => {
-                let error = error.into_inner();
+        Kind::External(inner) => match inner.downcast::<Raised>() {
+            Ok(raised) => {
+                let error = raised.error.into_inner();
                 if let Some(note) = note.filter(|_| error.is_instance_of::<PyException>(py)) {
                     // The note is optional: ignore a failure to add it.
                     let _ = add_note(py, &error, &note);
@@ -87,7 +114,8 @@ fn inner(py: Python<'_>, error: Error) -> PyErr {
     }
 }
 
-fn add_note(py: Python<'_>, error: &PyErr, note: &str) -> PyResult<()> {
+/// Adds a note to an error.
+pub fn add_note(py: Python<'_>, error: &PyErr, note: &str) -> PyResult<()> {
     py.import("anyrecord._calls")?.getattr("add_note")?.call1((error.value(py), note)).map(drop)
 }
 

@@ -122,7 +122,8 @@ impl Storage for FileLike {
                 .in_file(&self.name)
                 .at(at + done as u64)
                 .expected(format_args!("{} bytes, as when it was opened", self.size))
-                .found(format_args!("its end at byte {}", at + done as u64)))
+                .found(format_args!("its end at byte {}", at + done as u64))
+                .as_change())
         })
     }
 }

@@ -1,16 +1,20 @@
 //! The iterator of `Records`. It reads ahead in batches, which makes each record cheap.
 
+use crate::damage::read_sound;
 use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use crate::interrupts::with_cx;
+use crate::opening::Source;
 use crate::owned::{Held, Owned};
 use crate::records::{read_many, read_one};
 use crate::views::fingerprint_of;
-use anyrecord::reader::Reader;
+use anyrecord::reader::{Lost, Reader};
 use anyrecord::view::View;
 use pyo3::exceptions::PyOSError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The largest batch that is read ahead, in records and in (approximate) bytes. It fits into the processor's cache
@@ -28,6 +32,8 @@ struct IteratorState {
     next: u64,
     /// Records that were read and not delivered yet, in reverse order.
     ready: Vec<Py<PyBytes>>,
+    /// What comes after the records that are ready, in reverse order, if some of the records read ahead are damaged.
+    later: Vec<Ahead>,
     /// How many records to read next time. It grows, so asking for only the first record does not read a thousand.
     ahead: u64,
     /// Records before this position are read one by one, because reading them in a batch failed.
@@ -36,25 +42,50 @@ struct IteratorState {
     prefetched: u64,
 }
 
+/// Records that were read ahead. A damaged one is left out, replaced or reported only when its turn comes.
+enum Ahead {
+    /// In reverse order.
+    Sound(Vec<Py<PyBytes>>),
+    Damaged(Lost),
+}
+
 impl IteratorState {
+    /// The position of the next record to deliver.
+    fn position(&self) -> u64 {
+        let later = self.later.iter().map(|ahead| match ahead {
+            Ahead::Sound(records) => records.len() as u64,
+            Ahead::Damaged(_) => 1,
+        });
+        self.next - self.ready.len() as u64 - later.sum::<u64>()
+    }
+
     /// The state at a position, with nothing read yet.
     fn at(position: u64) -> Self {
-        IteratorState { next: position, ready: Vec::new(), ahead: 8, singly: 0, prefetched: 0 }
+        IteratorState {
+            next: position,
+            ready: Vec::new(),
+            later: Vec::new(),
+            ahead: 8,
+            singly: 0,
+            prefetched: 0,
+        }
     }
 }
 
 /// Iterates over records and reads ahead. `iter()` and `resume` return one.
 #[pyclass(frozen, module = "anyrecord._core")]
 pub struct RecordsIterator {
+    source: Py<Source>,
     reader: Arc<Reader>,
     view: View,
     state: Owned<IteratorState>,
 }
 
 impl RecordsIterator {
-    pub fn new(reader: Arc<Reader>, view: View, position: u64) -> Self {
+    pub fn new(source: Py<Source>, view: View, position: u64) -> Self {
         let state = IteratorState::at(position.min(view.len()));
-        RecordsIterator { reader, view, state: Owned::new(state) }
+        let reader = source.get().reader.clone();
+        RecordsIterator { source, reader, view, state: Owned::new(state) }
     }
 
     #[inline]
@@ -65,10 +96,15 @@ impl RecordsIterator {
     fn refill(&self, py: Python<'_>, state: &mut IteratorState) -> PyResult<()> {
         let until = self.view.len().min(state.next + state.ahead);
         let count = until - state.next;
-        match read_many(py, &self.reader, &self.view, (state.next..until).collect()) {
-            Ok(list) => {
-                state.ready = list.into_reversed()?;
-                let bytes: usize = state.ready.iter().map(|r| r.as_bytes(py).len()).sum();
+        match self.read(py, state.next..until) {
+            Ok((ready, later)) => {
+                let mut bytes: usize = ready.iter().map(|r| r.as_bytes(py).len()).sum();
+                for ahead in &later {
+                    if let Ahead::Sound(records) = ahead {
+                        bytes += records.iter().map(|r| r.as_bytes(py).len()).sum::<usize>();
+                    }
+                }
+                (state.ready, state.later) = (ready, later);
                 let mean = (bytes as u64 / count.max(1)).max(1);
                 let group = self.reader.group_of(self.view.get(until - 1));
                 let is_worth_it =
@@ -92,6 +128,61 @@ impl RecordsIterator {
 }
 
 impl RecordsIterator {
+    /// Reads the records at some positions: those before the first damaged one, and what comes after them.
+    fn read(&self, py: Python<'_>, positions: Range<u64>) -> PyResult<(Vec<Py<PyBytes>>, Vec<Ahead>)> {
+        let positions = positions.collect();
+        if self.source.get().policy.is_none() {
+            let list = read_many(py, &self.reader, &self.view, positions)?;
+            return Ok((list.into_reversed()?, Vec::new()));
+        }
+        let (list, lost) = read_sound(py, &self.reader, &self.view, positions)?;
+        if lost.is_empty() {
+            return Ok((list.into_reversed()?, Vec::new()));
+        }
+        let (mut objects, mut later) = (list.into_objects(), Vec::new());
+        for lost in lost.into_iter().rev() {
+            let after: Vec<_> = objects.drain(lost.position + 1..).rev().flatten().collect();
+            objects.truncate(lost.position);
+            if !after.is_empty() {
+                later.push(Ahead::Sound(after));
+            }
+            later.push(Ahead::Damaged(lost));
+        }
+        Ok((objects.into_iter().rev().flatten().collect(), later))
+    }
+
+    /// Reads one record, because reading in a batch failed. An error that is not damage takes the record's place.
+    #[cold]
+    fn read_next(&self, py: Python<'_>, state: &mut IteratorState) -> PyResult<()> {
+        let read = self.read(py, state.next..state.next + 1);
+        if read.as_ref().map_or_else(|error| is_about_a_record(py, error), |_| true) {
+            state.next += 1;
+        }
+        (state.ready, state.later) = read?;
+        Ok(())
+    }
+
+    /// The next of the records that were read ahead around damage. None: it is left out, or it is ready now.
+    #[cold]
+    fn next_ahead(&self, py: Python<'_>, state: &mut IteratorState) -> PyResult<Option<Py<PyBytes>>> {
+        let source = self.source.get();
+        match (state.later.pop(), &source.policy) {
+            (Some(Ahead::Sound(records)), _) => state.ready = records,
+            (Some(Ahead::Damaged(lost)), Some(policy)) => {
+                let settled = policy.settle(py, &self.reader, &source.options, &lost);
+                return settled.map_err(|unsettled| {
+                    if !unsettled.is_its_value {
+                        // The next call tries again.
+                        state.later.push(Ahead::Damaged(lost));
+                    }
+                    unsettled.into()
+                });
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
     /// Prefetches the next records if recent reads missed the page cache. The disk works while the user's code runs.
     fn prefetch(&self, py: Python<'_>, state: &mut IteratorState, mean: u64) {
         let distance = PREFETCH_RECORDS.min(PREFETCH_BYTES / mean);
@@ -129,17 +220,28 @@ impl RecordsIterator {
 
     fn __length_hint__(&self, py: Python<'_>) -> PyResult<usize> {
         let state = self.state(py)?;
-        Ok((self.view.len() - state.next) as usize + state.ready.len())
+        Ok((self.view.len() - state.position()) as usize)
     }
 
     /// Returns the state: the position of the next record to deliver, whatever was read ahead.
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let state = self.state(py)?;
         let dict = PyDict::new(py);
-        dict.set_item("position", state.next - state.ready.len() as u64)?;
+        dict.set_item("position", state.position())?;
         dict.set_item("length", self.view.len())?;
         dict.set_item("fingerprint", fingerprint_of(&self.reader, &self.view))?;
         Ok(dict)
+    }
+
+    /// The position of the next record to deliver.
+    #[getter]
+    fn _position(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.state(py)?.position())
+    }
+
+    /// Reports the source to the garbage collector.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.source)
     }
 
     /// Continues at the position of a state. A state of another view raises ValueError and changes nothing.
@@ -161,10 +263,20 @@ impl RecordsIterator {
             if let Some(record) = state.ready.pop() {
                 return Ok(Some(record.into_bound(py)));
             }
+            if !state.later.is_empty() {
+                match self.next_ahead(py, &mut state)? {
+                    Some(record) => return Ok(Some(record.into_bound(py))),
+                    None => continue,
+                }
+            }
             if state.next >= self.view.len() {
                 return Ok(None);
             }
             if state.next < state.singly {
+                if self.source.get().policy.is_some() {
+                    self.read_next(py, &mut state)?;
+                    continue;
+                }
                 let record = read_one(py, &self.reader, self.view.get(state.next));
                 if record.as_ref().map_or_else(|error| is_about_a_record(py, error), |_| true) {
                     state.next += 1;

@@ -14,6 +14,7 @@
 //! | `order` | `Permutation` |
 //! | `records` | `Records`: the sequence |
 //! | `iteration` | its iterator |
+//! | `damage` | `on_error=`: reading on through damage |
 //! | `writer` | `Writer` |
 //! | `publishing` | sets of files that are published together |
 //! | `owned` | a lock that does not deadlock after a fork or in a user's file object |
@@ -23,6 +24,7 @@
 //! | `salvage` | `salvage` |
 
 mod convert;
+mod damage;
 mod deliver;
 mod errors;
 mod file_like;

@@ -1,5 +1,6 @@
 //! Opens paths and objects as a `Source`: the files of a data set and a view of their records.
 
+use crate::damage::Policy;
 use crate::errors::Failure;
 use crate::file_like::FileLike;
 use crate::gil;
@@ -14,6 +15,7 @@ use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
 use anyrecord::view::View;
 use anyrecord::{Budget, Cx, Limits};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use std::ffi::OsString;
@@ -27,6 +29,8 @@ pub struct Source {
     pub view: View,
     /// The Python object that [`Opening`] was read from. A pickle of the records contains it.
     pub options: Py<PyAny>,
+    /// What happens to damaged records. None: they are errors.
+    pub policy: Option<Arc<Policy>>,
 }
 
 /// The attributes of `anyrecord._options.OpenOptions`.
@@ -42,6 +46,7 @@ pub struct Opening {
     pub open_files: usize,
     pub cache_bytes: usize,
     pub threads: Option<usize>,
+    pub reads_on: bool,
 }
 
 impl Opening {
@@ -61,6 +66,7 @@ impl Opening {
                 spool_bytes: self.spool_bytes,
                 open_files: self.open_files,
             },
+            reads_on: self.reads_on,
         }
     }
 }
@@ -75,7 +81,8 @@ fn source(shards: Vec<Arc<Shard>>, options: &Bound<'_, PyAny>) -> PyResult<Sourc
     let opening: Opening = options.extract()?;
     let reader = Reader::new(shards, opening.cache_bytes, opening.threads).map_err(Failure)?;
     let view = View::all(reader.len());
-    Ok(Source { reader: Arc::new(reader), view, options: options.clone().unbind() })
+    let policy = Policy::new(options, vec![reader.len()])?;
+    Ok(Source { reader: Arc::new(reader), view, options: options.clone().unbind(), policy })
 }
 
 /// Opens local files: `(path, first record, end or None)` of each. The end is not included.
@@ -126,9 +133,14 @@ pub fn open_bytes(
 /// An entry of [`Source::files`], as a pickle stores it.
 type SavedFile = (PathBuf, u64, u64, String);
 
-/// Builds a source from a pickle. Files are opened when they are first read.
+/// Builds a source from a pickle. Files are opened when they are first read. `origins`: see [`Source::origins`].
 #[pyfunction]
-pub fn restore(files: Vec<SavedFile>, view: Vec<i128>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
+pub fn restore(
+    files: Vec<SavedFile>,
+    view: Vec<i128>,
+    options: &Bound<'_, PyAny>,
+    origins: Vec<u64>,
+) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
     let reading = opening.options();
     let shared = FileSet::new(&reading.limits);
@@ -137,6 +149,9 @@ pub fn restore(files: Vec<SavedFile>, view: Vec<i128>, options: &Bound<'_, PyAny
     });
     let mut source = source(shards.collect(), options)?;
     source.view = View::from_numbers(&view, source.reader.len()).map_err(Failure)?;
+    if !origins.is_empty() {
+        source.policy = Policy::new(options, origins)?;
+    }
     Ok(source)
 }
 
@@ -170,6 +185,21 @@ impl Source {
     #[getter]
     fn options(&self, py: Python<'_>) -> Py<PyAny> {
         self.options.clone_ref(py)
+    }
+
+    /// The end of each data set that was opened by itself, as a record number. Only if damaged records are not errors.
+    fn origins(&self) -> Vec<u64> {
+        self.policy.as_ref().map_or_else(Vec::new, |policy| policy.origins().to_vec())
+    }
+
+    /// The damaged records so far: `(path, number in the file, number in the source, error)`.
+    fn skipped(&self) -> PyResult<Vec<(String, u64, u64, String)>> {
+        self.policy.as_ref().map_or_else(|| Ok(Vec::new()), |policy| policy.listed(&self.reader))
+    }
+
+    /// Reports `options` to the garbage collector: `on_error` may be a method of an object that holds these records.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.options)
     }
 
     /// The view as numbers.

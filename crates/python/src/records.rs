@@ -1,6 +1,7 @@
 //! `Records`: the sequence. `records[i]` runs only the code here, no Python code.
 
-use crate::deliver::{BytesList, InPlace, OneBuffer, bytes_with};
+use crate::damage::read_settled;
+use crate::deliver::{BytesList, InPlace, OneBuffer, bytes_with, copy_into};
 use crate::errors::Failure;
 use crate::gil;
 use crate::indices;
@@ -13,6 +14,7 @@ use anyrecord::reader::{Plan, Reader};
 use anyrecord::view::View;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
 use pyo3::types::{PyBytes, PyList, PyMemoryView, PySlice};
@@ -81,10 +83,18 @@ pub fn read_many(
 }
 
 impl Records {
-    fn list<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    fn batch<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<BytesList> {
         self.reader.check_open().map_err(Failure)?;
         let positions = indices::many(keys, self.view.len())?;
-        read_many(py, &self.reader, &self.view, positions)?.into_list(py)
+        let source = self.source.get();
+        match &source.policy {
+            None => read_many(py, &self.reader, &self.view, positions),
+            Some(policy) => read_settled(py, source, &self.view, policy, positions),
+        }
+    }
+
+    fn list<'py>(&self, py: Python<'py>, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        self.batch(py, keys)?.into_list(py)
     }
 
     fn slice<'py>(slf: &Bound<'py, Self>, slice: &Bound<'py, PySlice>) -> PyResult<Bound<'py, PyAny>> {
@@ -94,8 +104,9 @@ impl Records {
             isize::try_from(this.view.len()).map_err(|_| PyOverflowError::new_err("too many records"))?;
         let PySliceIndices { start, step, slicelength, .. } = slice.indices(len)?;
         let view = this.view.slice(start.max(0) as u64, step as i64, slicelength as u64).map_err(Failure)?;
-        let options = this.source.get().options.clone_ref(slf.py());
-        let source = Py::new(slf.py(), Source { reader: this.reader.clone(), view, options })?;
+        let (options, policy) =
+            (this.source.get().options.clone_ref(slf.py()), this.source.get().policy.clone());
+        let source = Py::new(slf.py(), Source { reader: this.reader.clone(), view, options, policy })?;
         gil::call(slf.py(), || slf.get_type().call1((source,)))
     }
 }
@@ -138,9 +149,10 @@ impl Records {
         self.list(py, indices)
     }
 
-    /// Returns the records at many positions, in the given order. Grain calls this method.
+    /// Returns the records at many positions, in the given order. Grain calls this method. It wants None for records
+    /// that are left out.
     fn _getitems<'py>(&self, py: Python<'py>, indices: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        self.list(py, indices)
+        self.batch(py, indices)?.into_list_with_gaps(py)
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> RecordsIterator {
@@ -150,7 +162,17 @@ impl Records {
     /// Returns an iterator that begins at a position. The position is at most the length.
     fn _iterate(slf: &Bound<'_, Self>, position: u64) -> RecordsIterator {
         let this = slf.get();
-        RecordsIterator::new(this.reader.clone(), this.view.clone(), position)
+        RecordsIterator::new(this.source.clone_ref(slf.py()), this.view.clone(), position)
+    }
+
+    /// Reports the source to the garbage collector.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.source)
+    }
+
+    /// Whether the record at a position was found to be damaged.
+    fn _is_damaged(&self, position: u64) -> bool {
+        position < self.view.len() && self.reader.is_known_damaged(self.view.get(position))
     }
 
     /// A number that differs between views.
@@ -186,7 +208,8 @@ impl Records {
         indices: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.reader.check_open().map_err(Failure)?;
-        let mut records = indices::many(indices, self.view.len())?;
+        let positions = indices::many(indices, self.view.len())?;
+        let mut records = positions.clone();
         let buffer = PyBuffer::<u8>::get(out).map_err(|_| {
             PyTypeError::new_err(
                 "read_into needs a writable buffer of bytes, such as a bytearray or a uint8 array",
@@ -218,7 +241,16 @@ impl Records {
                 deliver.finish()
             })
         });
-        let ends = read.map_err(Failure)?;
+        let ends = match (read, &self.source.get().policy) {
+            // A place that is promised to a record cannot be left out.
+            (Err(error), Some(policy)) if error.is_damage() && !policy.leaves_out() => {
+                let list = read_settled(py, self.source.get(), &self.view, policy, positions)?;
+                let objects = list.into_objects();
+                let records = objects.iter().flatten().map(|object| object.as_bytes(py));
+                copy_into(out, records).map_err(Failure)?
+            }
+            (read, _) => read.map_err(Failure)?,
+        };
         PyBytes::new_with(py, 8 * (ends.len() + 1), |out| {
             let numbers = std::iter::once(0).chain(ends);
             for (place, number) in out.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {

@@ -1,5 +1,6 @@
 //! Views of sources: shuffled, concatenated, mixed. And the fingerprint that identifies a view.
 
+use crate::damage::Policy;
 use crate::errors::Failure;
 use crate::interrupts::with_cx;
 use crate::opening::Source;
@@ -51,11 +52,25 @@ fn chunk_records(reader: &Reader) -> PyResult<u64> {
 #[pyfunction]
 pub fn shuffle(py: Python<'_>, source: &Source, order: &Permutation) -> PyResult<Source> {
     let view = source.view.shuffle(order.order.clone()).map_err(Failure)?;
-    Ok(Source { reader: source.reader.clone(), view, options: source.options.clone_ref(py) })
+    let (reader, policy) = (source.reader.clone(), source.policy.clone());
+    Ok(Source { reader, view, options: source.options.clone_ref(py), policy })
 }
 
-/// One reader, each view with the number of its first record in that reader, and the options of the first source.
-type Gathered = (Arc<Reader>, Vec<(View, u64)>, Py<PyAny>);
+/// The files of several sources under one reader.
+struct Gathered {
+    reader: Arc<Reader>,
+    /// Each view, and the number of its first record in the reader.
+    views: Vec<(View, u64)>,
+    /// Those of the first source.
+    options: Py<PyAny>,
+    policy: Option<Arc<Policy>>,
+}
+
+impl Gathered {
+    fn source(self, view: View) -> Source {
+        Source { reader: self.reader, view, options: self.options, policy: self.policy }
+    }
+}
 
 /// Puts the files of several sources under one reader.
 fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
@@ -78,15 +93,19 @@ fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
         views.push((view.clone(), base));
         cache_bytes = cache_bytes.max(reader.cache_bytes());
     }
-    let reader = Reader::new(shards, cache_bytes, threads).map_err(Failure)?;
-    Ok((Arc::new(reader), views, first.get().options.clone_ref(py)))
+    let reader = Arc::new(Reader::new(shards, cache_bytes, threads).map_err(Failure)?);
+    let options = first.get().options.clone_ref(py);
+    let bases: Vec<u64> = views.iter().map(|(_, base)| *base).collect();
+    let policy = Policy::of_all(options.bind(py), sources, &bases, &reader)?;
+    Ok(Gathered { reader, views, options, policy })
 }
 
 /// The records of several sources, one after the other.
 #[pyfunction]
 pub fn concat(py: Python<'_>, sources: Vec<Py<Source>>) -> PyResult<Source> {
-    let (reader, views, options) = gather(py, &sources)?;
-    Ok(Source { reader, view: View::concat(views).map_err(Failure)?, options })
+    let mut gathered = gather(py, &sources)?;
+    let view = View::concat(std::mem::take(&mut gathered.views)).map_err(Failure)?;
+    Ok(gathered.source(view))
 }
 
 /// The records of several sources, interleaved by weight, until the `"first"` or `"all"` of them end, or to a length.
@@ -104,8 +123,10 @@ pub fn mix(
         ("all", _) => Until::All,
         _ => Until::First,
     };
-    let (reader, views, options) = gather(py, &sources)?;
-    Ok(Source { reader, view: View::mix(views, &weights, seed, until).map_err(Failure)?, options })
+    let mut gathered = gather(py, &sources)?;
+    let views = std::mem::take(&mut gathered.views);
+    let view = View::mix(views, &weights, seed, until).map_err(Failure)?;
+    Ok(gathered.source(view))
 }
 
 /// A number that differs between views. It depends on the view, the names of the files and how many records they have,

@@ -61,11 +61,20 @@ pub struct ReadOptions {
     pub io: Io,
     /// Limits on sizes that the file may declare.
     pub limits: Limits,
+    /// Opening checks tables only. The caller reads on if a record is damaged, with
+    /// [`read_sound`](crate::Reader::read_sound).
+    pub reads_on: bool,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        ReadOptions { checksums: true, table: TableHome::Memory, io: Io::Auto, limits: Limits::default() }
+        ReadOptions {
+            checksums: true,
+            table: TableHome::Memory,
+            io: Io::Auto,
+            limits: Limits::default(),
+            reads_on: false,
+        }
     }
 }
 

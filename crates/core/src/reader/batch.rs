@@ -1,7 +1,8 @@
 //! Many records in one read: planned together, fetched together, delivered in the requested order.
 
+use super::row::{Row, row_of};
 use super::spread::{OnDrop, Team, locked};
-use super::{By, Plan, PlannedRead, Reader, Row, fill, row_of, stored_length, with_stored};
+use super::{By, Deliver, Plan, PlannedRead, Reader, fill, stored_length, with_stored};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::cx::Stop;
@@ -16,7 +17,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// Records planned at once: enough for any training batch, and a bound on the memory for a plan of millions.
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 /// Bytes of decoded chunks held at once, before their records are copied out.
 const HELD_BYTES: usize = 32 << 20;
 /// Stored bytes fetched at once.
@@ -43,37 +44,6 @@ const CHUNK_BYTE: u64 = 2;
 
 /// A record whose size is known, and its destination.
 type Job<'p, 'a, 'o> = (&'p Plan<'a>, &'o mut [u8]);
-
-/// Where the records of a batch go.
-pub trait Deliver {
-    /// Makes room for records: `(position in the batch, size)` each. Returns their buffers, in that order.
-    ///
-    /// Called once or a few times in a batch, never once for each record.
-    fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>>;
-}
-
-/// A list of vectors.
-impl Deliver for Vec<Vec<u8>> {
-    fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
-        let most = wanted.iter().map(|(position, _)| position + 1).max().unwrap_or(0);
-        self.resize(self.len().max(most), Vec::new());
-        for &(position, size) in wanted {
-            self[position].resize(size, 0);
-        }
-        // The vectors are borrowed in order of position, because one pass can borrow each of them only once. Then they
-        // are put into the requested order.
-        let mut order: Vec<usize> = (0..wanted.len()).collect();
-        order.sort_unstable_by_key(|&i| wanted[i].0);
-        let mut places: Vec<Option<&mut [u8]>> = wanted.iter().map(|_| None).collect();
-        let mut wanted_in_order = order.into_iter().peekable();
-        for (position, vector) in self.iter_mut().enumerate() {
-            if let Some(i) = wanted_in_order.next_if(|&i| wanted[i].0 == position) {
-                places[i] = Some(vector);
-            }
-        }
-        Ok(places.into_iter().map(Option::unwrap_or_default).collect())
-    }
-}
 
 impl Reader {
     /// Reads many records, in any order, with repeats, and delivers each to its position.

@@ -153,7 +153,8 @@ impl LocalFile {
                 .in_file(&self.name)
                 .expected(format_args!("{:?}", self.identity))
                 .found(format_args!("{found:?}"))
-                .hint("open it again to read the new file"));
+                .hint("open it again to read the new file")
+                .as_change());
         }
         let file = Arc::new(OpenFile::new(file, self.io));
         self.handles.admit(&self.handle, file.clone());
@@ -167,6 +168,7 @@ impl LocalFile {
             .expected(format_args!("{} bytes in the file, as when it was opened", self.len()))
             .found(format_args!("the end of the file at or before byte {position}"))
             .hint("the file was truncated or changed while it was open")
+            .as_change()
     }
 
     fn refused(&self, position: u64, error: std::io::Error) -> Error {
@@ -272,7 +274,8 @@ impl Storage for LocalFile {
             .in_file(&self.name)
             .expected(format_args!("{} bytes, as when it was opened", self.len()))
             .found(format_args!("{size} bytes"))
-            .hint("the file was truncated or changed while it was open"))
+            .hint("the file was truncated or changed while it was open")
+            .as_change())
     }
 
     #[cfg(target_os = "linux")]
