@@ -3,7 +3,7 @@
 use crate::calls;
 use crate::patched::Patched;
 use crate::whole::Whole;
-use anyrecord::{Error, Kind};
+use anyrecord::Error;
 use std::sync::Arc;
 
 /// What came of opening a cut file.
@@ -56,11 +56,19 @@ fn refused(whole: &Whole, error: &Error, size: u64) -> Cut {
     if let Some(missing) = calls::due(error, &whole.name, None) {
         return Cut::Wrong(format!("an error {missing}: {error}"));
     }
-    let says_size = error.found_text().is_some_and(|found| found.chars().any(|c| c.is_ascii_digit()));
-    // Where the last bytes of the cut file are read as something else, the error is about that.
-    if matches!(error.kind(), Kind::Truncated) && !says_size {
+    if !names_size(error, size) {
         return Cut::Wrong(format!("an error without the size found: {error}"));
     }
-    let _ = size;
     Cut::Refused
+}
+
+/// Whether an error names the size of the file: as a number, or as what is left from its offset on.
+fn names_size(error: &Error, size: u64) -> bool {
+    let text = error.to_string();
+    let numbers = |text: &str| -> Vec<u64> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
+    };
+    let left = numbers(error.found_text().unwrap_or_default()).first().copied();
+    let end = error.offset().zip(left).and_then(|(at, left)| at.checked_add(left));
+    numbers(&text).contains(&size) || end == Some(size)
 }
