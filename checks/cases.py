@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
 import anyrecord
 from conformance.formats import CASES
+from hostile.small import RECORDS
 
-__all__ = ["RECORDS", "RECORD_SETS", "ways", "write_small_files"]
+__all__ = ["RECORD_SETS", "ways", "write_small_files"]
 
-RECORDS = (b"first", b"", b"\x00\xff\x80", b"a little longer than the others")
 RECORD_SETS: dict[str, tuple[bytes, ...]] = {
     "few": RECORDS,
     "none": (),

@@ -7,12 +7,12 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyrecord
 from folder.listings import HOSTILE, UNSAFE_TO_UNPACK, pack_listing
 
-from checks import cases as _  # noqa: F401 (puts the tests on the path)
 from checks.figures import Figure
 
 __all__ = ["run"]
@@ -34,7 +34,7 @@ def _opened() -> Figure:
     for name, listing in HOSTILE.items():
         path = pack_listing(Path("made.ffr"), listing)
         figure.tried += 1
-        error = _refusal(lambda path=path: anyrecord.Folder(path))
+        error = _refusal(partial(anyrecord.Folder, path))
         if error is None:
             figure.violations.append(f"{name}: it opens")
         elif error.path != str(path) or error.record is None or error.offset is None or not error.expected:
@@ -50,7 +50,7 @@ def _unpacked() -> Figure:
         path = pack_listing(Path("made.ffr"), pickle.dumps(tree))
         figure.tried += 1
         with anyrecord.Folder(path) as packed:
-            if _refusal(lambda packed=packed: packed.unpack("out")) is None:
+            if _refusal(partial(packed.unpack, "out")) is None:
                 figure.violations.append(f"{name}: it is unpacked")
         if left := set(os.listdir()) - {path.name}:
             figure.violations.append(f"{name}: it wrote {left} before it was refused")

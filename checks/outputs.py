@@ -115,19 +115,21 @@ def _ended_badly(folder: Path, kinds: list[tuple[str, str, dict[str, Any]]]) -> 
         figure.tried += 1
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            try:
-                ending(path, options)
-                raised = caught[0].category if caught else None
-            except Exception as error:
-                raised = type(error)
-        if (expected is None and raised is not None) or (
-            expected is not None and not issubclass(raised or object, expected)
-        ):
+            raised = _raised_by(ending, path, options) or (caught[0].category if caught else None)
+        if raised is not expected and not (raised and expected and issubclass(raised, expected)):
             figure.violations.append(f"{name}, {ending.__name__}: {raised} and not {expected}")
         if path.read_bytes() != _OLD or len(os.listdir(folder)) != 1:
             figure.violations.append(f"{name}, {ending.__name__}: {sorted(os.listdir(folder))} are left")
         path.unlink()
     return figure
+
+
+def _raised_by(act: Callable[..., None], *arguments: Any) -> type[Exception] | None:
+    try:
+        act(*arguments)
+    except Exception as error:
+        return type(error)
+    return None
 
 
 class _Failing(io.RawIOBase):
