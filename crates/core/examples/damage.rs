@@ -90,7 +90,13 @@ fn main() {
             starts.map(move |start| (number, start..(start + PIECE as u64).min(whole.len())))
         })
         .collect();
-    let counts: Vec<Mutex<Counts>> = wholes.iter().map(|_| Mutex::default()).collect();
+    // For each file, what came of it so far, and how many of its pieces are left.
+    let counts: Vec<Mutex<(Counts, usize)>> = wholes
+        .iter()
+        .enumerate()
+        .map(|(number, _)| pieces.iter().filter(|piece| piece.0 == number).count())
+        .map(|left| Mutex::new((Counts::default(), left)))
+        .collect();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -102,14 +108,16 @@ fn main() {
                         Mode::Verify => verify(whole, piece.clone(), is_all),
                         Mode::Cut => cut(whole, piece.clone(), is_all),
                     };
-                    counts[*number].lock().unwrap_or_else(PoisonError::into_inner).add(found);
+                    let (counts, left) = &mut *counts[*number].lock().unwrap_or_else(PoisonError::into_inner);
+                    counts.add(found);
+                    *left -= 1;
+                    if *left == 0 {
+                        print(whole, counts, mode);
+                    }
                 }
             });
         }
     });
-    for (whole, counts) in wholes.iter().zip(counts) {
-        print(whole, &counts.into_inner().unwrap_or_else(PoisonError::into_inner), mode);
-    }
 }
 
 /// The file, and an ArrayRecord file also as plain Riegeli, which needs no footer.
@@ -199,14 +207,15 @@ impl Counts {
     }
 }
 
+/// Prints what came of a file, in one piece.
 fn print(whole: &Whole, counts: &Counts, mode: Mode) {
-    println!("tried\t{}\t{}", whole.name, counts.tried);
+    let mut lines = vec![format!("tried\t{}\t{}", whole.name, counts.tried)];
     match mode {
-        Mode::Read => println!("renumbered\t{}\t{}", whole.name, counts.renumbered),
-        Mode::Cut => println!("between\t{}\t{}", whole.name, counts.between),
+        Mode::Read => lines.push(format!("renumbered\t{}\t{}", whole.name, counts.renumbered)),
+        Mode::Cut => lines.push(format!("between\t{}\t{}", whole.name, counts.between)),
         Mode::Verify => {}
     }
-    counts.lines.iter().for_each(|line| println!("{line}"));
+    println!("{}", lines.iter().chain(&counts.lines).map(String::as_str).collect::<Vec<_>>().join("\n"));
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -27,9 +27,10 @@ impl<'w> ReadCheck<'w> {
     /// Opens the whole file.
     pub fn new(whole: &'w Whole) -> Self {
         let storage = Arc::new(whole.patched());
-        let reader = whole.units.as_ref().and_then(|_| {
-            whole.formats.iter().find_map(|&format| calls::open(storage.clone(), format).ok())
-        });
+        let reader = whole
+            .units
+            .as_ref()
+            .and_then(|_| whole.formats.iter().find_map(|&format| calls::open(storage.clone(), format).ok()));
         ReadCheck { whole, storage, reader, renumbered: 0 }
     }
 
@@ -72,7 +73,11 @@ impl<'w> ReadCheck<'w> {
             return self.wrong_error(&reader);
         }
         if reader.len() == self.whole.records.len() as u64 {
-            return self.whole.units_to_read(at).into_iter().find_map(|unit| self.wrong_in(&reader, unit, at));
+            return self
+                .whole
+                .units_to_read(at)
+                .into_iter()
+                .find_map(|unit| self.wrong_in(&reader, unit, at));
         }
         // No checksum covers the number of records in the header of a RecordIO chunk. Whoever reads the records in
         // order gets the right ones, up to an error at that chunk.

@@ -121,12 +121,17 @@ impl Whole {
             let is_unpacked = matches!(&way, Way::Alone { stored, .. } if stored.is_empty());
             let unit = match way {
                 _ if is_unpacked => Unit { stored: 0..self.len(), records: record..record + 1 },
-                Way::Plain(stored) | Way::Alone { stored, .. } => Unit { stored, records: record..record + 1 },
-                Way::Shared(chunk, _) => Unit { stored: chunk.stored, records: record..record + chunk.records },
+                Way::Plain(stored) | Way::Alone { stored, .. } => {
+                    Unit { stored, records: record..record + 1 }
+                }
+                Way::Shared(chunk, _) => {
+                    Unit { stored: chunk.stored, records: record..record + chunk.records }
+                }
             };
             record = unit.records.end.max(record + 1);
             let (_, read) = storage.noting(|| calls::read(reader, unit.records.start));
-            let is_inside = |read: &Range<u64>| unit.stored.start <= read.start && read.end <= unit.stored.end;
+            let is_inside =
+                |read: &Range<u64>| unit.stored.start <= read.start && read.end <= unit.stored.end;
             assert!(read.iter().all(is_inside), "{}: {read:?} is outside {:?}", self.name, unit.stored);
             units.push(unit);
         }
