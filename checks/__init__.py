@@ -19,4 +19,18 @@
 | `stopping` | for both: a child process that stops before each of its calls |
 | `salvage` | damages and cuts small files: `salvage` returns exactly the records that are whole |
 | `framing` | where each record of a file is, from the layout of its format alone |
+| `damage` | runs the program that damages files byte by byte, `crates/core/examples/damage.rs` |
+| `cases` | every format in every way that it can be written, as small files |
+| `bombs` | files that claim more than they hold |
+| `cuts` | files cut at every byte |
+| `flips` | files with one byte changed: read, and verified |
+| `interrupts` | Ctrl-C at every read and every record |
+| `listings` | packed folders by an attacker |
+| `outputs` | the same bytes for any number of threads; writers that are not closed well |
 """
+
+import sys
+from pathlib import Path
+
+# The checks use the tables of the tests: formats, patches, listings.
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

@@ -17,6 +17,12 @@ CHECKS: dict[str, str] = {
     "kills": "a process is killed at each call that changes files",
     "faults": "each call that changes files fails",
     "salvage": "damaged and cut files give exactly their whole records",
+    "bombs": "files that claim more than they hold: an error before memory is allocated",
+    "cuts": "files cut at every byte: an error when they are opened",
+    "flips": "files with one byte changed: an error or the same records, and `verify` reports it",
+    "interrupts": "Ctrl-C at every read and every record: heard soon, and the old file stays",
+    "listings": "packed folders by an attacker: no code runs, nothing is written outside",
+    "outputs": "the same bytes for any number of threads, and nothing from a writer that was not closed well",
 }
 """Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
 

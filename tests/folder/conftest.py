@@ -8,6 +8,8 @@ from pathlib import Path
 import anyrecord
 import pytest
 
+from folder.listings import pack_listing
+
 PackWith = Callable[..., Path]
 
 
@@ -43,10 +45,6 @@ def pack_with(tmp_path: Path) -> PackWith:
     """Makes a file of the given records whose last one is the magic and the given listing."""
 
     def make(listing: bytes, files: Sequence[bytes] = (b"x", b"y")) -> Path:
-        path = tmp_path / "made.ffr"
-        with anyrecord.create(path, overwrite=True, durable=False) as out:
-            out.write_many(files)
-            out.write(b"piouhjgbr" + listing)
-        return path
+        return pack_listing(tmp_path / "made.ffr", listing, files)
 
     return make

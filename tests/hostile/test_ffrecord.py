@@ -1,11 +1,4 @@
-"""FFRecord headers patched field by field.
-
-    at byte      size   field
-    0            4      CRC-32 of bytes 4 .. 12 + 12 n
-    4            8      n, the number of samples
-    12           4 n    CRC-32 of each sample
-    12 + 4 n     8 n    offset of each sample
-    12 + 12 n           the samples
+"""FFRecord headers patched field by field (`hostile/patches.py`).
 
 After a patch the CRC is made right again, so that nothing but the check of the structure can refuse the file. All are
 opened in one process that may have 1 GiB of memory, so that a count or an offset that is believed would end it.
@@ -18,8 +11,6 @@ import random
 import struct
 import subprocess
 import sys
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import anyrecord
@@ -28,74 +19,10 @@ from anyrecord import ChecksumError
 from conformance.formats import FORMATS, Case
 from conformance.storages import write
 
+from hostile.patches import CHECKSUM, OFFSET, PATCHES, SAMPLES, N, fix_checksum, number, patched, plain
 from hostile.small import read_all
 
 CASE = Case(next(format for format in FORMATS if format.name == "ffrecord"), "")
-SAMPLES = [bytes([65 + i]) * (10 + i) for i in range(8)]
-N = len(SAMPLES)
-DATA = 12 + 12 * N
-SIZE = DATA + sum(map(len, SAMPLES))
-MAX = 2**63 - 1
-
-COUNT = 4
-CHECKSUM = [12 + 4 * i for i in range(N)]
-OFFSET = [12 + 4 * N + 8 * i for i in range(N)]
-
-
-def plain() -> bytearray:
-    """The file before it is patched, made here and not by our writer."""
-    offsets = [DATA + sum(map(len, SAMPLES[:i])) for i in range(N)]
-    table = struct.pack(f"<q{N}I{N}q", N, *map(zlib.crc32, SAMPLES), *offsets)
-    return bytearray(struct.pack("<I", zlib.crc32(table)) + table + b"".join(SAMPLES))
-
-
-def fix_checksum(file: bytearray) -> bytearray:
-    """Makes the header's CRC right for the count that it claims, as far as the file goes."""
-    (n,) = struct.unpack_from("<Q", file, COUNT)
-    struct.pack_into("<I", file, 0, zlib.crc32(file[4 : min(12 + 12 * n, len(file))]))
-    return file
-
-
-def number(at: int, value: int) -> Callable[[bytearray], None]:
-    return lambda file: struct.pack_into("<Q", file, at, value % 2**64)
-
-
-def swap(one: int, other: int) -> Callable[[bytearray], None]:
-    def patch(file: bytearray) -> None:
-        file[one : one + 8], file[other : other + 8] = file[other : other + 8], file[one : one + 8]
-
-    return patch
-
-
-PATCHES: dict[str, tuple[Callable[[bytearray], None], str]] = {
-    "n = 0": (number(COUNT, 0), "FormatError"),
-    "n - 1": (number(COUNT, N - 1), "FormatError TruncatedError"),
-    "n + 1": (number(COUNT, N + 1), "FormatError TruncatedError"),
-    "n of a table up to the very end": (number(COUNT, (SIZE - 12) // 12), "FormatError TruncatedError"),
-    "n of a table just past the end": (number(COUNT, (SIZE - 12) // 12 + 1), "TruncatedError"),
-    "n = 2**28": (number(COUNT, 2**28), "TruncatedError"),
-    "n = 2**40": (number(COUNT, 2**40), "TruncatedError"),
-    "n whose table overflows 64 bits": (number(COUNT, 2**64 // 12 + 1), "FormatError"),
-    "n = 2**63 - 1": (number(COUNT, MAX), "FormatError"),
-    "n = -1": (number(COUNT, -1), "FormatError"),
-    "n = -2**63": (number(COUNT, -(2**63)), "FormatError"),
-    "first offset 0": (number(OFFSET[0], 0), "FormatError"),
-    "first offset inside the table": (number(OFFSET[0], DATA - 1), "FormatError"),
-    "first offset -1": (number(OFFSET[0], -1), "FormatError"),
-    "middle offset 0": (number(OFFSET[4], 0), "FormatError"),
-    "middle offset at the first": (number(OFFSET[4], DATA), "FormatError"),
-    "middle offset -2**63": (number(OFFSET[4], -(2**63)), "FormatError"),
-    "middle offset 2**63 - 1": (number(OFFSET[4], MAX), "TruncatedError"),
-    "middle offset 2**40": (number(OFFSET[4], 2**40), "TruncatedError"),
-    "middle offset past the end": (number(OFFSET[4], SIZE + 1), "TruncatedError"),
-    "two offsets swapped": (swap(OFFSET[2], OFFSET[3]), "FormatError"),
-    "first and last offset swapped": (swap(OFFSET[0], OFFSET[-1]), "FormatError"),
-    "last offset past the end": (number(OFFSET[-1], SIZE + 1), "TruncatedError"),
-    "last offset at the end": (number(OFFSET[-1], SIZE), "ChecksumError"),
-    "last offset one late": (number(OFFSET[-1], SIZE - len(SAMPLES[-1]) + 1), "ChecksumError"),
-    "last offset -1": (number(OFFSET[-1], -1), "FormatError"),
-    "last offset 2**63 - 1": (number(OFFSET[-1], MAX), "TruncatedError"),
-}
 
 OPEN_ALL = """
 import json, resource, sys
@@ -125,10 +52,8 @@ print(json.dumps(found))
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What became of each patched file, by its number and the way it was read."""
     folder = tmp_path_factory.mktemp("patched")
-    for index, (patch, _) in enumerate(PATCHES.values()):
-        file = plain()
-        patch(file)
-        (folder / f"{index}.ffr").write_bytes(fix_checksum(file))
+    for index, name in enumerate(PATCHES):
+        (folder / f"{index}.ffr").write_bytes(patched(name))
     (folder / "plain.ffr").write_bytes(plain())
     names = json.dumps([f"{index}.ffr" for index in range(len(PATCHES))] + ["plain.ffr"])
     command = [sys.executable, "-c", OPEN_ALL]
@@ -157,9 +82,7 @@ def test_a_patched_field_is_a_named_error_whatever_its_checksum_says(outcomes: d
 
 @pytest.mark.parametrize("patch", PATCHES)
 def test_a_patched_field_is_found_in_memory_too(patch: str) -> None:
-    file = plain()
-    PATCHES[patch][0](file)
-    outcome = read_all(bytes(fix_checksum(file)), "ffrecord")
+    outcome = read_all(patched(patch), "ffrecord")
     assert type(outcome.error).__name__ in PATCHES[patch][1].split()
     assert outcome.error is not None
     assert (outcome.error.path, outcome.records) == ("<bytes>", ())

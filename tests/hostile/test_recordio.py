@@ -1,40 +1,22 @@
-"""RecordIO in several small chunks: damage is an error or costs one chunk, and never gives another record.
-
-at byte   0  magic, 04 03 02 01
-          4  checksum of the payload
-          8  codec: 0 none, 1 snappy, 2 gzip
-         12  size of the payload
-         16  number of records
-         20  payload
-"""
+"""RecordIO in several small chunks: damage is an error or costs one chunk, and never gives another record."""
 
 from __future__ import annotations
 
 import io
 import struct
-import zlib
 from typing import Any
 
 import anyrecord
 import pytest
 from anyrecord import FormatError, LimitError, Limits, TruncatedError
 
+from hostile.chunks import CLAIMS, chunk, record
 from hostile.small import read_all
 from hostile.test_damage import damaged
 
 RECORDS = (b"first", b"second", b"", b"third", b"a longer one", b"x", b"last")
 CODECS: tuple[Any, ...] = ("none", "snappy", "gzip")
 CHUNK_BYTES = 14
-
-
-def chunk(payload: bytes, records: int, codec: int = 0, size: int | None = None) -> bytes:
-    """A chunk with a right checksum, whatever else it claims."""
-    size = len(payload) if size is None else size
-    return struct.pack("<4s4I", b"\4\3\2\1", zlib.crc32(payload), codec, size, records) + payload
-
-
-def record(data: bytes) -> bytes:
-    return struct.pack("<I", len(data)) + data
 
 
 @pytest.fixture(params=CODECS)
@@ -83,18 +65,7 @@ def test_a_cut_is_an_error_or_exactly_between_two_chunks(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("bad", "says"),
-    [
-        (chunk(record(b"x"), 0), "impossible number of records"),
-        (chunk(record(b"x"), 1 << 31), "impossible number of records"),
-        (chunk(record(b"x"), 1, codec=3), "unknown codec"),
-        (chunk(record(b"x"), 1, size=1 << 31), "chunk payload"),
-        (chunk(b"", 1), "impossible number of records"),
-        (chunk(struct.pack("<I", 1 << 31) + b"x", 1), "past the end of its chunk"),
-        (chunk(record(b"x") + b"\0", 1), "after the last record"),
-        (chunk(record(b"x") + b"\0\0", 2), "impossible number|fewer records"),
-        (chunk(record(b"xyz"), 2, codec=1), "snappy"),
-        (chunk(record(b"xyz"), 1, codec=2), "gzip"),
-    ],
+    CLAIMS,
 )
 def test_a_chunk_whose_checksum_is_right_and_whose_claims_are_not_is_refused(bad: bytes, says: str) -> None:
     for data in (bad, chunk(record(b"before"), 1) + bad + chunk(record(b"after"), 1)):

@@ -46,7 +46,7 @@ impl FooterPlace {
         let postscript = first_postscript(storage, at, options, cx).map_err(|e| {
             // Every writer ends a file on a block boundary. A file that ends elsewhere has lost its end.
             let cut = !size.is_multiple_of(BLOCK) || !matches!(e.kind(), Kind::Checksum);
-            damaged("postscript", e, if cut { Kind::Truncated } else { Kind::Checksum }, at)
+            damaged("postscript", e, if cut { Kind::Truncated } else { Kind::Checksum }, at, size)
         })?;
         if postscript.magic != MAGIC {
             return Err(Error::format("ArrayRecord postscript has a wrong magic number")
@@ -105,13 +105,14 @@ fn first_postscript(
     })
 }
 
-/// Adds to an error which part of the file is bad. Keeps what the error says.
-fn damaged(part: &str, error: Error, kind: Kind, at: u64) -> Error {
+/// Adds to an error which part of the file is bad, and the size of the file. Keeps what the error says.
+fn damaged(part: &str, error: Error, kind: Kind, at: u64, size: u64) -> Error {
     // Errors about the machine or the limits do not describe the file.
     if error.is_from_outside() || matches!(error.kind(), Kind::Limit) {
         return error;
     }
-    error.seen_as(kind, format_args!("ArrayRecord {part} is missing or damaged")).at(at).hint(CUT)
+    let what = format!("ArrayRecord {part} is missing or damaged in a file of {size} bytes");
+    error.seen_as(kind, what).at(at).hint(CUT)
 }
 
 /// The footer's records, whole or one at a time.
@@ -151,8 +152,8 @@ impl<'a> Footer<'a> {
         cx: &'a Cx<'a>,
     ) -> Result<Self> {
         Self::open_chunk(storage, place, options, cx).map_err(|e| match e.kind() {
-            Kind::Checksum => damaged("footer", e, Kind::Checksum, place.footer),
-            Kind::Truncated => damaged("footer", e, Kind::Truncated, place.footer),
+            Kind::Checksum => damaged("footer", e, Kind::Checksum, place.footer, storage.len()),
+            Kind::Truncated => damaged("footer", e, Kind::Truncated, place.footer, storage.len()),
             // The bytes are as the writer wrote them, so a cut is not the cause.
             Kind::Format => e.seen_as(Kind::Format, "ArrayRecord footer cannot be used").at(place.footer),
             _ => e,

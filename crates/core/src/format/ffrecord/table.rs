@@ -190,9 +190,10 @@ impl Samples {
             .expected(format_args!("{stored:#010x}"))
             .found(format_args!("{computed:#010x}"))
             .hint(if sample + 1 == self.n {
-                "the last sample ends where the file ends: the file was truncated, appended to or damaged"
+                let end = self.file_size;
+                format!("the last sample ends where the file ends, at byte {end}: it was truncated, appended to or damaged")
             } else {
-                "other samples are readable"
+                "other samples are readable".to_owned()
             })
     }
 
