@@ -69,9 +69,8 @@ def removed_before_the_rename(path: Path) -> None:
 
 def without_a_look_at_errors(path: Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb", buffering=0) as file:
-        with suppress(OSError):
-            write_all(file.fileno(), NEW)
+    with open(temporary, "wb", buffering=0) as file, suppress(OSError):
+        write_all(file.fileno(), NEW)
     os.rename(temporary, path)
 
 
