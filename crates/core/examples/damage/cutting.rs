@@ -25,8 +25,9 @@ pub fn opened(whole: &Whole, storage: &Arc<Patched>, format: Option<&str>, size:
     };
     let format = reader.shards()[0].format();
     let units = whole.units.as_deref().unwrap_or_default();
-    // A chunk of Riegeli begins behind the header of its block.
-    let is_between = units.iter().any(|unit| unit.stored.end == size)
+    // A file of 0 bytes is a file of no records. A chunk of Riegeli begins behind the header of its block.
+    let is_between = size == 0
+        || units.iter().any(|unit| unit.stored.end == size)
         || units.iter().any(|unit| unit.stored.start == size)
         || whole.formats == [Some("riegeli")];
     if !["recordio", "tfrecord", "riegeli"].contains(&format) || !is_between {
