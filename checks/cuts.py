@@ -34,7 +34,7 @@ def run(short: bool) -> list[Figure]:
         counted = _with_expected_records(path for path in files if path.stat().st_size <= _SMALL)
         large = _large_last_sample(Path(folder), short)
     return [
-        golden.figure("cuts of the golden files, opened", 200_000 if short else 10_000_000),
+        golden.figure("cuts of the golden files, opened", 200_000 if short else 5_000_000),
         ours.figure("cuts of files that we wrote, opened", 20_000),
         Figure("of them exactly between two chunks, in a format without an end", between),
         counted,

@@ -26,7 +26,7 @@ def run(short: bool) -> list[Figure]:
             else:
                 verified.violations.append(f"{Path(path).name}: verify does not report byte {at} = {byte:#04x}")
     return [
-        read.figure("changes of one byte of the golden files, read", 3_000_000 if short else 10_000_000),
+        read.figure("changes of one byte of the golden files, read", 2_000_000 if short else 10_000_000),
         verified.figure("changes of one byte of files that we wrote, verified", 100_000),
         Figure("of them in bits of a gzip or deflate stream that mean nothing", meaningless),
         Figure("changes of the count of a RecordIO chunk, which end in an error", read.notes.get("renumbered", 0)),

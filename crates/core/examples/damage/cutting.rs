@@ -25,8 +25,9 @@ pub fn opened(whole: &Whole, storage: &Arc<Patched>, format: Option<&str>, size:
     };
     let format = reader.shards()[0].format();
     let units = whole.units.as_deref().unwrap_or_default();
-    // A chunk of Riegeli begins behind the header of its block.
-    let is_between = units.iter().any(|unit| unit.stored.end == size)
+    // A file of 0 bytes is a file of no records. A chunk of Riegeli begins behind the header of its block.
+    let is_between = size == 0
+        || units.iter().any(|unit| unit.stored.end == size)
         || units.iter().any(|unit| unit.stored.start == size)
         || whole.formats == [Some("riegeli")];
     if !["recordio", "tfrecord", "riegeli"].contains(&format) || !is_between {
@@ -45,6 +46,8 @@ pub fn opened(whole: &Whole, storage: &Arc<Patched>, format: Option<&str>, size:
     for index in [Some(0), last].into_iter().flatten().filter(|&index| index < reader.len()) {
         match (calls::read(&reader, index), whole.records.get(index as usize)) {
             (Ok(found), Some(Some(record))) if found == *record => {}
+            // It could not be read before, or has no certain number.
+            (Ok(_), Some(None)) => {}
             (Err(error), Some(None)) if calls::due(&error, &whole.name, Some(index)).is_none() => {}
             (found, _) => return Cut::Wrong(format!("record {index} is {found:?}")),
         }
