@@ -35,6 +35,15 @@ loom: $(STAMPS)/build  ## run the concurrent parts of the core in every order th
 crash-test: $(STAMPS)/build  ## kill writers at each call that changes files, and let each call fail; some minutes
 	$(BIN)/python -m checks kills faults
 
+# The tests of memory maps, signals, codecs and storages, one thread at a time. The others try every byte of a file, or need
+# a system call that valgrind does not know (io_uring): they would take hours, or fail. No errors are suppressed.
+valgrind: $(STAMPS)/build  ## look for reads of memory that is not ours, and for leaks, in the Rust tests
+	PROPTEST_CASES=4 cargo test -p anyrecord --locked --lib --quiet --config "target.'cfg(unix)'.runner='valgrind --quiet \
+	    --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite'" -- --test-threads=1 \
+	    storage:: cache:: bytes:: hash:: pool:: parallel:: writer:: budget:: reader:: \
+	    --skip everything_is_read_about_once --skip a_hundred_thousand --skip no_slot_is_held_by_two --skip uring
+	@echo "valgrind: 0 errors"
+
 clean:  ## remove everything that was built
 	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 

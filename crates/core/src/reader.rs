@@ -10,6 +10,7 @@ mod export;
 mod page_cache;
 mod row;
 mod spread;
+mod stored;
 
 pub use damage::{Damage, Lost};
 pub use deliver::Deliver;
@@ -25,17 +26,13 @@ use crate::format::{Chunk, Decoded, Way};
 use crate::limits::Limits;
 use crate::pool;
 use crate::shard::{Shard, Source};
-use crate::storage::Borrowed;
 use crate::storage::file_set::FileSet;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Scratch space that a thread keeps between reads. A larger buffer is freed after the read.
-const SCRATCH_KEPT: usize = 1 << 20;
+use stored::{By, borrow, stored_length, with_stored};
 
 /// Many files as one sequence of records.
 pub struct Reader {
@@ -356,16 +353,6 @@ fn closed() -> Error {
     Error::closed("these records are closed").hint("open them again")
 }
 
-/// How a mapped file is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    /// From the memory map. This is the fastest way if the page cache has the data.
-    Map,
-    /// By a system call. One call requests all pages of a cold record, while the memory map would fault on each page in
-    /// turn. With sixteen threads on two cores, a system call is a third faster.
-    Call,
-}
-
 /// Reads a record of known size into `out`.
 #[inline]
 fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
@@ -385,12 +372,14 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
         },
         PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
             let length = bytes::in_memory("chunk", range.end.saturating_sub(range.start))?;
-            let mut decode =
-                |stored: &[u8]| source.table.decode_into(plan.record, range.start, stored, out, cx);
+            let decode = |stored: &[u8]| source.table.decode_into(plan.record, range.start, stored, out, cx);
+            if source.is_packed {
+                return with_stored(source, range, by, cx, decode);
+            }
             // What is not packed is decoded from the map: the tables verify the copy that they make.
             match borrow(source, range.start, length, by) {
-                Ok(Some(ref borrowed)) if !source.is_packed => borrowed.with(source.is_verified, cx, decode),
-                Ok(_) => with_stored(source, range, by, cx, &mut decode),
+                Ok(Some(ref borrowed)) => borrowed.with(source.is_verified, cx, decode),
+                Ok(None) => with_stored(source, range, By::Call, cx, decode),
                 Err(error) => Err(error),
             }
         }
@@ -403,68 +392,4 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
             Err(Error::argument("the size of this record is not known before it is read"))
         }
     }
-}
-
-/// Calls `act` with stored bytes, which it verifies and decodes. They do not change meanwhile: bytes of a mapped file
-/// are copied first. Otherwise `act` could verify the right bytes, and then decode what another process has written in
-/// their place.
-fn with_stored<T>(
-    source: &Source,
-    range: &Range<u64>,
-    by: By,
-    cx: &Cx<'_>,
-    mut act: impl FnMut(&[u8]) -> Result<T>,
-) -> Result<T> {
-    let length = range.end.saturating_sub(range.start);
-    match borrow(source, range.start, bytes::in_memory("chunk", length)?, by) {
-        Ok(Some(Borrowed::Memory(stored))) => return act(stored),
-        Ok(Some(ref borrowed)) => {
-            return borrowed.with(source.is_verified, cx, |stored| {
-                with_scratch(stored.len(), |copy| {
-                    copy.copy_from_slice(stored);
-                    act(copy)
-                })
-            });
-        }
-        Ok(None) => {}
-        Err(error) => return Err(error),
-    }
-    with_scratch(stored_length(source, range)?, |stored| {
-        source.storage().read_at(range.start, stored, cx)?;
-        act(stored)
-    })
-}
-
-/// Calls `act` with scratch space of that many bytes, which hold anything.
-fn with_scratch<T>(length: usize, act: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
-    thread_local! {
-        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    // The buffer is taken, not borrowed, because a storage in Python may read other records during this read.
-    let mut scratch = SCRATCH.take();
-    if scratch.len() < length {
-        scratch = bytes::zeroed("chunk", length as u64)?;
-    }
-    let result = act(&mut scratch[..length]);
-    if scratch.capacity() <= SCRATCH_KEPT {
-        SCRATCH.set(scratch);
-    }
-    result
-}
-
-/// Stored bytes in place, if they can be borrowed.
-#[inline]
-fn borrow(source: &Source, at: u64, length: usize, by: By) -> Result<Option<Borrowed<'_>>> {
-    if by == By::Call {
-        return Ok(None);
-    }
-    source.mapped().map_or(Ok(None), |mapped| mapped.borrow(at, length))
-}
-
-/// The stored length of a chunk. An error if the file does not have all of its bytes.
-#[inline]
-fn stored_length(source: &Source, range: &Range<u64>) -> Result<usize> {
-    let length = range.end.saturating_sub(range.start);
-    let range = bytes::range("chunk", range.start, length, source.storage().len())?;
-    bytes::in_memory("chunk", range.end - range.start)
 }

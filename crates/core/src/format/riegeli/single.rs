@@ -14,12 +14,16 @@ use crate::bytes;
 use crate::cx::Cx;
 use crate::hash::highway;
 use crate::prefetch;
+use std::mem::MaybeUninit;
 
 /// Each piece is copied, then its copy is hashed while it is in the CPU cache, and meanwhile the next piece is loaded.
 /// Measured for a record of 100 KB: 13.5 us. In pieces of 8 KiB without loading ahead it is 15.6 us.
 const PIECE: usize = 2 << 10;
 /// Up to this size a record is copied and hashed in one piece.
 const SMALL: usize = 8 << 10;
+/// Up to this size a chunk is copied to the stack first. A hash of one piece takes 50 instructions less than a hash of
+/// two.
+const TINY: usize = 256;
 const HEADER: usize = CHUNK_HEADER as usize;
 /// The longest stored form of a record size: nine bytes of seven bits.
 const MOST_SIZE_BYTES: usize = 9;
@@ -74,7 +78,9 @@ pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> boo
         return false;
     }
     let (before, content) = data.split_at(record);
-    let found = if data.len() <= SMALL {
+    let found = if data.len() <= TINY {
+        copy_tiny(data, record, out)
+    } else if data.len() <= SMALL {
         out.copy_from_slice(content);
         highway::hash_parts(before, out)
     } else {
@@ -84,6 +90,20 @@ pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> boo
         hasher.finish()
     };
     found == bytes::u64_le(header, 16)
+}
+
+/// Copies `data`, which has at most [`TINY`] bytes, from `from` on to `out`, and hashes the copy of all of it.
+#[inline]
+fn copy_tiny(data: &[u8], from: usize, out: &mut [u8]) -> u64 {
+    let mut own = MaybeUninit::<[u8; TINY]>::uninit();
+    let length = data.len().min(TINY);
+    // SAFETY: the array has room for `length` bytes, which are copied before they are read.
+    let own = unsafe {
+        std::ptr::copy_nonoverlapping(data.as_ptr(), own.as_mut_ptr().cast::<u8>(), length);
+        std::slice::from_raw_parts(own.as_ptr().cast::<u8>(), length)
+    };
+    out.copy_from_slice(&own[from..]);
+    highway::hash(own)
 }
 
 /// Copies bytes to `out`, which has the same length, and hashes the copy.
