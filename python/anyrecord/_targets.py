@@ -13,8 +13,8 @@ from anyrecord._paths import set_name, shard_paths
 __all__ = ["is_folder_name", "refuse_folder_name", "refuse_interrupted", "refuse_unwritable", "target_path"]
 
 
-_LONGEST_HIDDEN_NAME = ".{name:.40}.xxxxxxxx-999999.old"
-"""A name as long as the hidden name of an old shard, for up to a million shards. No such file exists."""
+_LONGEST_HIDDEN_NAME = ".{name:.40}.samples.tfrecord.xxxxxxxxxxxxxxxx_xxxxxxxxxxxxxxxxxxxx_999999s_nolock.tmp"
+"""A name as long as the hidden names of shards, for up to a million shards. No such file exists."""
 
 
 def target_path(path: StrPath) -> str:
