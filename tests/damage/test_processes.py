@@ -100,12 +100,12 @@ def test_a_pickle_has_the_policy_and_not_the_past(path: Path) -> None:
 
 def test_a_pickle_of_a_concatenation_replaces_by_the_same_neighbours(tmp_path: Path) -> None:
     kind = KINDS["ffrecord"]
-    for name in "ab":
-        (tmp_path / f"{name}.ffr").write_bytes(file_of(kind, {N - 1}))
+    for name, damaged in (("a", {N - 1}), ("b", {0, N - 1})):
+        (tmp_path / f"{name}.ffr").write_bytes(file_of(kind, damaged))
     a, b = (anyrecord.open(tmp_path / f"{name}.ffr", on_error="replace") for name in "ab")
     for joined in (a + b, anyrecord.mix([a, b], [1, 1], seed=1), (a + b).shuffle(1)):
         assert list(pickle.loads(pickle.dumps(joined))) == list(joined)
-    assert (a + b)[[N - 1]] == [RECORDS[0]]
+    assert pickle.loads(pickle.dumps(a + b))[[N - 1, N, 2 * N - 1]] == [RECORDS[0], RECORDS[1], RECORDS[1]]
 
 
 def read_all(records: Records) -> tuple[list[bytes], int]:

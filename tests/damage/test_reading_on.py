@@ -235,18 +235,24 @@ def test_several_files_count_on_and_name_their_own_records(tmp_path: Path) -> No
 
 def test_a_neighbour_is_the_same_in_every_view_and_combination(tmp_path: Path) -> None:
     kind = KINDS["array_record-none-groups"]
-    for name in ("a", "b"):
-        (tmp_path / name).write_bytes(file_of(kind, {N - 1, 8}))
+    lost = {"a": kind.lost({N - 1, 8}), "b": kind.lost({N - 1, 0})}
+    (tmp_path / "a").write_bytes(file_of(kind, lost["a"]))
+    (tmp_path / "b").write_bytes(file_of(kind, lost["b"]))
     a, b = (anyrecord.open(tmp_path / name, on_error="replace") for name in "ab")
-    want = {number: expected([number], kind.lost({N - 1, 8}), "replace")[0] for number in range(N)}
+    in_a, in_b = ([expected([number], lost[name], "replace")[0] for number in range(N)] for name in "ab")
     together = a + b
-    assert list(together) == [*want.values(), *want.values()]
-    assert together[[N - 1]] == [RECORDS[0]]  # of its own source, not the first record of the next one
+    assert list(together) == [*in_a, *in_b]
+    # Of its own source, not the next one that can be read in the other source.
+    assert together[[N - 1, 2 * N - 1]] == [RECORDS[0], RECORDS[7]]
     mixed = anyrecord.mix([a, b.shuffle(1)], [1, 3], seed=2, until="all")
-    plain = [anyrecord.open(file_of(kind)) for _ in range(2)]
+    # The same mixture of undamaged files, whose records say which file they are of.
+    for name in "ab":
+        with anyrecord.create(tmp_path / f"{name}.ffr") as out:
+            out.write_many(b"%s%d" % (name.encode(), number) for number in range(N))
+    plain = [anyrecord.open(tmp_path / f"{name}.ffr") for name in "ab"]
     order = anyrecord.mix([plain[0], plain[1].shuffle(1)], [1, 3], seed=2, until="all")
-    assert list(mixed) == [want[NUMBERS[record]] for record in order]
-    assert (together + together[:5])[[N - 1, 2 * N - 1, -1]] == [RECORDS[0], RECORDS[0], want[4]]
+    assert list(mixed) == [(in_a if record[:1] == b"a" else in_b)[int(record[1:])] for record in order]
+    assert (together + together[:5])[[N - 1, 2 * N - 1, -1]] == [RECORDS[0], RECORDS[7], in_a[4]]
 
 
 def test_views_share_what_was_met_and_separate_sources_do_not() -> None:
