@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from anyrecord import _core
 from anyrecord._locations import StrPath
 from anyrecord._paths import shard_paths
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
+from anyrecord._salvage import Salvaged, salvage
 from anyrecord._targets import target_path
 from anyrecord._temporaries import Found, Temporary, find, search
 
@@ -29,7 +30,7 @@ class Recovered:
     """The files of the kept set. Empty if nothing was interrupted, or if the old set was kept and had no files."""
     temporaries: tuple[Temporary, ...] = ()
     """The temporary files that were found, those of running processes too."""
-    salvaged: tuple[Any, ...] = ()
+    salvaged: tuple[Salvaged, ...] = ()
     """What `salvage` returned for each file, in the order of the new files. Empty without `salvage_to`."""
 
     def __bool__(self) -> bool:
@@ -106,18 +107,14 @@ def _temporaries(path: str, is_folder: bool, *, remove: bool) -> list[Found]:
     return found + find([re.sub("@[0-9]+$", "", path)], remove=remove)
 
 
-def _salvage(found: list[Found], target: str) -> tuple[Any, ...]:
+def _salvage(found: list[Found], target: str) -> tuple[Salvaged, ...]:
     """Writes the records of stale files to new files."""
     sources: dict[tuple[str, int], Found] = {}
     # Samples that wait for their table are complete. The file that they are for has some of them, or none.
     for file in sorted(found, key=lambda file: (file.writer, file.number, file.is_samples)):
         if file.has_records:
             sources[file.writer, file.number] = file
-    targets = [target] if len(sources) == 1 else shard_paths(target, len(sources))
     if not sources:
         return ()
-    from anyrecord import _salvage as module  # type: ignore[attr-defined, unused-ignore]
-
-    return tuple(
-        module.salvage(source.temporary.path, name) for source, name in zip(sources.values(), targets, strict=True)
-    )
+    targets = [target] if len(sources) == 1 else shard_paths(target, len(sources))
+    return tuple(salvage(file.temporary.path, name) for file, name in zip(sources.values(), targets, strict=True))

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 needs_stops = pytest.mark.skipif(not can_stop(), reason="the system has no seccomp notification")
 
-RECORDS = [os.urandom(1000) for _ in range(3)] + [os.urandom(1_000_000) for _ in range(9)]
+RECORDS = [os.urandom(1000) for _ in range(3)] + [os.urandom(1_000_000) for _ in range(12)]
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "one": {},
@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 WAIT_IN_MEMORY = [
     *[(".recordio", keywords) for keywords in SETTINGS.values()],
-    *[(".ffr", SETTINGS[name]) for name in ("turns", "filled")],
+    *[(".ffr", SETTINGS[name]) for name in ("threads", "turns", "filled")],
 ]
 """Cases in which a killed writer of these records has not written any to its file."""
 
@@ -363,7 +363,7 @@ def test_files_that_a_journal_names_are_left_to_its_recovery(tmp_path: Path, kee
 
 
 @needs_stops
-@pytest.mark.parametrize("keywords", [{}, {"num_records": 12}, {"shards": 2}], ids=str)
+@pytest.mark.parametrize("keywords", [{}, {"num_records": len(RECORDS)}, {"shards": 2}], ids=str)
 def test_after_a_kill_at_any_step_the_next_writer_or_recover_leaves_only_the_set(
     path: Path, keywords: dict[str, Any]
 ) -> None:
@@ -449,7 +449,6 @@ def test_a_living_unpack_is_not_touched(packed: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_saved(path: Path) -> None:
-    pytest.importorskip("anyrecord._salvage", reason="salvage is not part of this build")
     left_behind(path, RECORDS, **({"shards": 3} if path.suffix == ".tfrecord" else {}))
     left = temporary(path.parent)
     saved = path.with_name(f"saved{path.suffix}")
