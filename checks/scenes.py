@@ -230,9 +230,10 @@ def converted(name: str, target: str, before: bool, short: tuple[str, ...] = (),
             if before and not target:
                 write(stage / f"{source}.ffr", "old", large=False, durable=False)
         if before and target:
-            write(stage / target, "old", durable=False, **({"shards": 2} if "shards" in keywords else {}))
+            write(stage / target, "old", durable=False, **old_options)
 
-    options = {} if target else {"format": "ffrecord"}
+    options: dict[str, Any] = {} if target else {"format": "ffrecord"}
+    old_options: dict[str, Any] = {"shards": 2} if "shards" in keywords else {}
     pattern = target.replace(".", "-*.") if "shards" in keywords else target or "*.ffr"
     is_set = not target or "shards" in keywords
     return Scene(
