@@ -103,26 +103,28 @@ impl File<'_, '_> {
             pace.step(64)?;
             let range = span.range().start.saturating_add(base.0)..span.range().end.saturating_add(base.0);
             match span {
-                Span::Records(SoundChunk { records, found_by_search, content: Some(content), .. }) => {
-                    if self.account.sound(range.clone(), records, self.salvage.saved, found_by_search) {
-                        content.rows(&mut |record| self.record(record, range.end))?;
-                    }
-                }
+                Span::Records(chunk) => self.sound_chunk(&chunk, range.clone())?,
                 Span::Damage(_, error) => {
                     let record = error.record().map(|record| record.saturating_add(base.1));
-                    let error = error.moved_by(base.0);
-                    self.account.skip(
-                        range.clone(),
-                        match record {
-                            Some(record) => error.for_record(record),
-                            None => error,
-                        },
-                    );
+                    let mut error = error.moved_by(base.0);
+                    if let Some(record) = record {
+                        error = error.for_record(record);
+                    }
+                    self.account.skip(range.clone(), error);
                 }
                 _ => {}
             }
             self.progress(range.end)
         })
+    }
+
+    fn sound_chunk(&mut self, chunk: &SoundChunk<'_>, range: Range<u64>) -> Result<()> {
+        let Some(content) = chunk.content else { return Ok(()) };
+        let reached = range.end;
+        if !self.account.sound(range, chunk.records, self.salvage.saved, chunk.found_by_search) {
+            return Ok(());
+        }
+        content.rows(&mut |record| self.record(record, reached))
     }
 
     fn record(&mut self, record: &[u8], reached: u64) -> Result<()> {

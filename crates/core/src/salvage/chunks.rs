@@ -46,12 +46,15 @@ impl File<'_, '_> {
             let stored: u64 = batch.iter().map(|item| item.chunk.stored.end - item.chunk.stored.start).sum();
             let workers = if stored < WORTH_THREADS { 1 } else { threads };
             let budget = cx.budget;
-            let decoded = parallel::for_each(&batch, workers, cx, |item, cx| decode(table, item, budget, cx))?;
+            let decoded =
+                parallel::for_each(&batch, workers, cx, |item, cx| decode(table, item, budget, cx))?;
             record = next;
             let mut memory = 0;
             let is_alone = batch.len() == 1;
             for (item, ready) in batch.into_iter().zip(decoded) {
-                match ready.unwrap_or_else(|| item.bytes.and_then(|_| Err(Error::format("chunk is not decoded")))) {
+                match ready
+                    .unwrap_or_else(|| item.bytes.and_then(|_| Err(Error::format("chunk is not decoded"))))
+                {
                     Ok((decoded, held)) => {
                         memory += decoded.memory() as u64;
                         self.save_chunk(&item.chunk, &decoded)?;
@@ -76,7 +79,9 @@ impl File<'_, '_> {
         if !self.account.sound(chunk.stored.clone(), chunk.records, self.salvage.saved, false) {
             return Ok(());
         }
-        (0..chunk.records).filter_map(|row| decoded.row(row)).try_for_each(|record| self.record(record, reached))
+        (0..chunk.records)
+            .filter_map(|row| decoded.row(row))
+            .try_for_each(|record| self.record(record, reached))
     }
 
     /// Skips a damaged chunk. If nothing proves its size, looks for others inside it.

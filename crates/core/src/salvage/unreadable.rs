@@ -121,7 +121,8 @@ mod tests {
         for (at, length) in [(0, disk.len()), (5, 100), (BLOCK + 17, 3 * BLOCK), (10 * BLOCK, 100)] {
             let mut out = vec![1; length as usize];
             readable.read_at(at, &mut out, &cx).unwrap();
-            let is_right = |(at, &byte): (u64, &u8)| byte == if disk.bad.contains(&(at / BLOCK)) { 0 } else { 7 };
+            let is_right =
+                |(at, &byte): (u64, &u8)| byte == if disk.bad.contains(&(at / BLOCK)) { 0 } else { 7 };
             assert!((at..).zip(&out).all(is_right), "{at}, {length}");
         }
         assert_eq!(readable.unreadable_bytes(), 2 * BLOCK + 100);

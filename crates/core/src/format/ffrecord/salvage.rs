@@ -88,13 +88,15 @@ fn proved_samples(walk: &Walk<'_>, samples: &Samples) -> Result<u64> {
 
 fn crc(window: &mut Window<'_>, range: Range<u64>) -> Result<u32> {
     let mut hash = crc32fast::Hasher::new();
-    window.pieces("sample", range.start, range.end.saturating_sub(range.start), |piece| hash.update(piece))?;
+    window
+        .pieces("sample", range.start, range.end.saturating_sub(range.start), |piece| hash.update(piece))?;
     Ok(hash.finalize())
 }
 
 /// Whether a range of the file is possible for a sample, and has its checksum.
 fn is_right(window: &mut Window<'_>, samples: &Samples, sample: u64, range: Range<u64>) -> Result<bool> {
-    let is_possible = samples.data_begin() <= range.start && range.start <= range.end && range.end <= window.size();
+    let is_possible =
+        samples.data_begin() <= range.start && range.start <= range.end && range.end <= window.size();
     Ok(is_possible && crc(window, range)? == samples.checksum(sample))
 }
 
@@ -275,7 +277,11 @@ impl<'a> Repair<'a> {
                 samples.set_checksum(sample, new);
             }
         };
-        let tries = if self.stored_checksum == 0 || suspects.is_empty() { 0 } else { suspects.len().min(CHECKSUMS_TRIED) + 1 };
+        let tries = if self.stored_checksum == 0 || suspects.is_empty() {
+            0
+        } else {
+            suspects.len().min(CHECKSUMS_TRIED) + 1
+        };
         for number in 0..tries {
             // First all of them, then each alone.
             let wanted = |other: usize| number == 0 || other + 1 == number;
@@ -301,7 +307,11 @@ impl<'a> Repair<'a> {
         let mut sample = 0;
         while sample < self.samples.n() {
             if let Some(run) = lost.next_if(|run| run.contains(&sample)) {
-                let next = if run.end < self.samples.n() { self.samples.offset(run.end) } else { self.walk.storage.len() };
+                let next = if run.end < self.samples.n() {
+                    self.samples.offset(run.end)
+                } else {
+                    self.walk.storage.len()
+                };
                 visit(Span::damage(reached..next.max(reached), self.why_lost(&mut window, sample)?))?;
                 sample = run.end;
                 continue;

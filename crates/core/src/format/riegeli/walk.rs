@@ -102,7 +102,10 @@ pub fn walk(
                     return visit(Span::Unused(at..size));
                 }
                 let error = damage(walk, guide, at, None, error)?;
-                let next = if matches!(error.kind(), Kind::Truncated) && !found_by_search && is_cut(&mut window, at)? {
+                let next = if matches!(error.kind(), Kind::Truncated)
+                    && !found_by_search
+                    && is_cut(&mut window, at)?
+                {
                     // The header is right, so everything up to the end belongs to a chunk that was cut off.
                     size
                 } else {
