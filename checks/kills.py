@@ -173,6 +173,8 @@ def _check_later_writer(stage: Stage) -> list[str]:
     violations = [] if stage.visible() == stage.new else [f"a later writer left {_told(stage.visible())}"]
     if stage.reading() != stage.new_read:
         violations.append(f"after a later writer, a reader finds {stage.reading()!r}")
+    if left := sorted(name for name in stage.all() if name.endswith(".tmp")):
+        violations.append(f"after a later writer, temporary files are left: {left}")
     return violations
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
+from anyrecord._calls import add_note
 from anyrecord._iteration import Batches, index_of, position_of
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
@@ -115,7 +116,11 @@ def open(
         max_errors=max_errors,
     )
     expected = optional_number("expected_records", expected_records, 0, MOST_COUNT)
-    records = Records(_open_source(source, options))
+    try:
+        records = Records(_open_source(source, options))
+    except FormatError as error:
+        add_note(error, "anyrecord.salvage saves the records that can still be read from a damaged file")
+        raise
     for path, warning in records._source.warnings():
         warnings.warn(f"{path} is {warning}", stacklevel=2)
     if found := records._source.storage_warnings():  # one warning for all files: most are on the same file system

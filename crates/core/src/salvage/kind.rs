@@ -2,9 +2,12 @@
 
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::format::tfrecord::TFRECORD;
 use crate::format::walk::{Span, Walk};
 use crate::format::{Format, Probe, ReadOptions, detect};
 use crate::storage::Storage;
+use crate::storage::temporary::Name;
+use std::path::Path;
 
 /// Ends a walk that has found a record.
 const FOUND: &str = "a record was found";
@@ -46,11 +49,13 @@ pub fn find(
     }
 }
 
-/// The format of the file that a temporary file was to become: `.train.ffr.1a2b3c4d.tmp` would be `train.ffr`.
+/// The format of the file that a temporary file was to become. Samples of an FFRecord file wait as TFRecord.
 fn of_temporary(path: &str) -> Option<&'static Format> {
-    let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
-    let target = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?.0;
-    detect::by_suffix(target)
+    let name = Name::parse(Path::new(path).file_name()?.to_str()?)?;
+    if name.mark.is_some_and(|mark| mark.is_samples) {
+        return Some(&TFRECORD);
+    }
+    detect::by_suffix(&name.target)
 }
 
 /// Whether a walk in search of records finds any.
@@ -88,10 +93,13 @@ mod tests {
 
     #[test]
     fn the_name_of_a_temporary_file_holds_the_name_of_its_target() {
-        let of = |path| of_temporary(path).map(|format| format.name);
+        let of = |path: &str| of_temporary(path).map(|format| format.name);
         assert_eq!(of("/data/.train.ffr.1a2b3c4d.tmp"), Some("ffrecord"));
         assert_eq!(of(".a-00000-of-00002.array_record.1a2b3c4d.tmp"), Some("array_record"));
         assert_eq!(of(".train.tfrecord.gz.1a2b3c4d.tmp"), Some("tfrecord"));
+        let mark = "1f0c93a77b52de04_5ab0c9d1e03f9aa07c42_0";
+        assert_eq!(of(&format!(".train.recordio.{mark}.tmp")), Some("recordio"));
+        assert_eq!(of(&format!(".train.ffr.samples.tfrecord.{mark}s.tmp")), Some("tfrecord"));
         for path in ["train.ffr.1a2b3c4d.tmp", ".train.1a2b3c4d.tmp", ".train.ffr.1a2b3c4d", ".tmp", ""] {
             assert_eq!(of(path), None, "{path}");
         }
