@@ -92,6 +92,12 @@ impl<T> Default for ArcSwapOption<T> {
 /// `once_cell::race::OnceBox`
 pub struct OnceBox<T>(std::sync::OnceLock<Box<T>>);
 
+impl<T> Default for OnceBox<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> OnceBox<T> {
     /// An empty cell.
     pub fn new() -> Self {
