@@ -302,7 +302,8 @@ impl Journal {
 
 /// Whether this is the name of a file, without any folders.
 fn is_file_name(name: &OsStr) -> bool {
-    Path::new(name).file_name() == Some(name)
+    // No file system has a name with a NUL.
+    Path::new(name).file_name() == Some(name) && !name.as_encoded_bytes().contains(&0)
 }
 
 fn escaped(name: &OsStr) -> Result<String> {
