@@ -11,17 +11,21 @@ const CODECS: [Codec; 4] = [Codec::None, Codec::Brotli, Codec::Zstd, Codec::Snap
 
 /// A frame, block or stream of one codec, decompressed in every way there is.
 pub fn codec(data: &[u8]) {
+    check(data, SMALL.decoded_chunk_bytes as usize, &SMALL);
+}
+
+/// The same, of any size. Large data takes other ways, and more time.
+pub fn large_codec(data: &[u8]) {
+    check(data, 5 << 20, &LARGE);
+}
+
+fn check(data: &[u8], most: usize, limits: &Limits) {
     let mut input = Input(data);
     let mode = input.byte();
     let codec = CODECS[usize::from(mode & 3)];
-    let size = (input.varint() as usize).min(5 << 20);
-    let limits: &Limits = if size <= SMALL.decoded_chunk_bytes as usize { &SMALL } else { &LARGE };
+    let size = (input.varint() as usize).min(most);
     if mode & 4 != 0 {
         return check_compression(codec, mode, &mut input, size, limits);
-    }
-    // Large sizes take long, so few inputs have them.
-    if size > SMALL.decoded_chunk_bytes as usize && mode & 0xf0 != 0xf0 {
-        return;
     }
     check_codec(codec, input.rest(), size, limits);
 }
@@ -114,23 +118,18 @@ pub fn gzip(data: &[u8]) {
     let mut input = Input(data);
     let mode = input.byte();
     let wrapper = if mode & 1 == 0 { Wrapper::Gzip } else { Wrapper::Zlib };
-    let limit = input.varint().min(if mode & 0xf0 == 0xf0 { 5 << 20 } else { 64 << 10 });
-    let limits = if limit <= SMALL.decoded_chunk_bytes { SMALL } else { LARGE };
+    let limit = input.varint().min(64 << 10);
     let rest = input.rest();
     let stream = match mode >> 1 & 3 {
         // The header is there, so that the stream itself is tried.
         1 => [wrapper.header(6), rest].concat(),
         2 => super::build::pack_deflate(wrapper, rest),
-        3 => match deflate::compress(wrapper, rest, u32::from(mode >> 4) % 10) {
-            Ok(stream) => stream,
-            Err(error) => panic!("{error}"),
-        },
         _ => rest.to_vec(),
     };
-    with_cx(&limits, |cx| {
+    with_cx(&SMALL, |cx| {
         let whole = unpack(wrapper, &stream, limit, cx);
         check_error(&whole);
-        if mode & 4 != 0 && rest.len() as u64 <= limit {
+        if mode >> 1 & 3 == 2 && rest.len() as u64 <= limit {
             assert!(whole.as_ref().is_ok_and(|whole| whole == rest));
         }
         if let Ok(whole) = whole {
@@ -160,8 +159,7 @@ fn unpack(wrapper: Wrapper, stream: &[u8], limit: u64, cx: &Cx<'_>) -> Result<Ve
 pub fn snappy_frames(data: &[u8]) {
     let mut input = Input(data);
     let mode = input.byte();
-    let limit = input.varint().min(if mode & 0xf0 == 0xf0 { 1 << 20 } else { 64 << 10 });
-    let limits = if limit <= SMALL.decoded_chunk_bytes { SMALL } else { LARGE };
+    let limit = input.varint().min(64 << 10);
     let rest = input.rest();
     let mut stream = if mode & 1 == 0 { frames::IDENTIFIER.to_vec() } else { Vec::new() };
     if mode & 2 == 0 {
@@ -172,7 +170,7 @@ pub fn snappy_frames(data: &[u8]) {
     if mode & 4 == 0 {
         repair::frames(&mut stream);
     }
-    with_cx(&limits, |cx| {
+    with_cx(&SMALL, |cx| {
         let with = frames::decompress(&stream, 0, limit, true, &mut cx.budget.nothing(), cx);
         let without = frames::decompress(&stream, 0, limit, false, &mut cx.budget.nothing(), cx);
         check_error(&with);

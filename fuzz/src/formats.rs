@@ -74,7 +74,7 @@ pub fn riegeli(data: &[u8]) {
         put_chunks(&mut file, &mut input, &mut Vec::new());
         file
     } else {
-        let mut file = repair::expand(input);
+        let mut file = input.rest().to_vec();
         if mode.is_repaired() {
             repair::riegeli(&mut file);
         }

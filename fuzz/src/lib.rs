@@ -40,7 +40,7 @@ pub mod views;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     ("array_record", formats::array_record),
     ("riegeli", formats::riegeli),
     ("recordio", formats::recordio),
@@ -53,6 +53,7 @@ pub const TARGETS: [Target; 18] = [
     ("footer", footer::footer),
     ("side_index", side_index::side_index),
     ("codec", codecs::codec),
+    ("large_codec", codecs::large_codec),
     ("gzip", codecs::gzip),
     ("snappy_frames", codecs::snappy_frames),
     ("journal", journal::journal),

@@ -55,7 +55,7 @@ macro_rules! targets {
 
 targets! {
     array_record riegeli recordio tfrecord ffrecord any_format simple_chunk transposed_chunk transposed_states footer
-    side_index codec gzip snappy_frames journal view_numbers round_trip faulty_output
+    side_index codec large_codec gzip snappy_frames journal view_numbers round_trip faulty_output
 }
 
 #[test]
