@@ -2,12 +2,14 @@
 # Everything is set up by the targets themselves, in .venv and target.
 
 PYTHON ?= python3.11
+FUZZ_SECONDS ?= 900
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo test check bench clean lint rust-tests python-tests loom valgrind crash-test instructions instructions-baseline
+.PHONY: help demo test check bench fuzz coverage loom valgrind crash-test clean lint rust-tests python-tests \
+        instructions instructions-baseline
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +24,16 @@ check: lint rust-tests  ## the inner loop: no frameworks
 
 bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in a quarter of an hour; BENCH=--quick: in minutes
 	$(BIN)/python -m benches $(BENCH)
+
+fuzz: $(STAMPS)/build $(STAMPS)/fuzz  ## attack every parser with AddressSanitizer for FUZZ_SECONDS (900) altogether
+	@command -v rustup >/dev/null || { echo "rustup is missing: install Rust from https://rustup.rs"; exit 1; }
+	@rustup run nightly rustc --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
+	@command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked
+	$(BIN)/python fuzz/run.py run --seconds $(FUZZ_SECONDS)
+
+coverage:  ## lines of the formats and codecs that the fuzz corpora reach; fails below 95 %
+	@rustup component list --installed | grep -q llvm-tools || rustup component add llvm-tools
+	$(PYTHON) fuzz/coverage.py --missed
 
 instructions: $(STAMPS)/build  ## count the instructions of the hot paths; fails above 3 % more than the committed baseline
 	$(BIN)/python -m benches.baseline
@@ -78,6 +90,11 @@ $(STAMPS)/build: $(STAMPS)/venv $(RUST) pyproject.toml $(wildcard anyrecord.data
 # The peers that benchmarks run beside, and what draws pictures of the results.
 $(STAMPS)/bench: $(STAMPS)/build requirements/bench.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	@touch $@
+
+# libFuzzer for Python.
+$(STAMPS)/fuzz: $(STAMPS)/venv requirements/fuzz.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/fuzz.txt
 	@touch $@
 
 # The originals and the frameworks that the tests run against. Large; only `make test` needs them.

@@ -308,7 +308,8 @@ impl Journal {
 
 /// Whether this is the name of a file, without any folders.
 fn is_file_name(name: &OsStr) -> bool {
-    Path::new(name).file_name() == Some(name)
+    // No file system has a name with a NUL.
+    Path::new(name).file_name() == Some(name) && !name.as_encoded_bytes().contains(&0)
 }
 
 fn escaped(name: &OsStr) -> Result<String> {
@@ -398,6 +399,14 @@ mod tests {
         let member = Member { hidden: ".x".into(), name };
         let journal = Journal { new: vec![(member, STAMP)], ..Journal::default() };
         assert_eq!(Journal::decode(&journal.encode().unwrap()), Some(journal));
+    }
+
+    #[test]
+    fn a_name_with_a_nul_is_refused() {
+        for (hidden, name) in [(".a", "a\0"), (".a\0", "a")] {
+            let journal = Journal { old: vec![member(hidden, name)], ..Journal::default() };
+            assert_eq!(Journal::decode(&journal.encode().unwrap()), None);
+        }
     }
 
     #[test]
