@@ -31,7 +31,7 @@ MOST_COMMITTED = 192 << 10
 """Bytes of one committed corpus. Larger inputs are left out first."""
 
 TARGETS = {
-    **dict.fromkeys(("array_record", "any_format", "large_codec", "round_trip", "faulty_output"), WHOLE_FILE),
+    **dict.fromkeys(("array_record", "any_format", "salvage", "large_codec", "round_trip", "faulty_output"), WHOLE_FILE),
     **dict.fromkeys(("riegeli", "recordio", "tfrecord", "ffrecord"), PARSER),
     **dict.fromkeys(("simple_chunk", "transposed_chunk", "transposed_states", "footer", "side_index"), PARSER),
     **dict.fromkeys(("codec", "gzip", "snappy_frames", "journal", "view_numbers", "write_options"), PARSER),

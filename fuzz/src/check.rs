@@ -259,7 +259,8 @@ fn check_failing(format: &Format, file: &[u8], options: &ReadOptions, good: u64)
     for resumes in [true, false] {
         let storage = Failing::new(file, good);
         let result = with_cx(&options.limits, |cx| {
-            let walk = Walk { storage: &storage, options, cx, depth: Depth::Checked, resumes };
+            let walk = if resumes { Walk::resuming } else { Walk::strict };
+            let walk = walk(&storage, options, Depth::Checked, cx);
             (format.walk)(&walk, &mut |_| Ok(()))
         });
         outside(&storage, result, "a walk");

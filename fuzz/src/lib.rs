@@ -12,6 +12,7 @@
 //! | [`codecs`] | decompression with a declared size |
 //! | [`journal`] | the journal of a set of files that is being published |
 //! | [`views`] | views from numbers in pickles and checkpoints |
+//! | [`salvaging`] | what is saved from any bytes |
 //! | [`round_trip`] | records are written, read back, verified and converted |
 //!
 //! | module | what the targets share |
@@ -32,6 +33,7 @@ pub mod input;
 pub mod journal;
 pub mod repair;
 pub mod round_trip;
+pub mod salvaging;
 pub mod side_index;
 pub mod storages;
 pub mod views;
@@ -40,13 +42,14 @@ pub mod views;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     ("array_record", formats::array_record),
     ("riegeli", formats::riegeli),
     ("recordio", formats::recordio),
     ("tfrecord", formats::tfrecord),
     ("ffrecord", formats::ffrecord),
     ("any_format", formats::any_format),
+    ("salvage", salvaging::salvage),
     ("simple_chunk", chunks::simple),
     ("transposed_chunk", chunks::transposed),
     ("transposed_states", chunks::transposed_states),
