@@ -34,7 +34,7 @@ TARGETS = {
     **dict.fromkeys(("array_record", "any_format", "large_codec", "round_trip", "faulty_output"), WHOLE_FILE),
     **dict.fromkeys(("riegeli", "recordio", "tfrecord", "ffrecord"), PARSER),
     **dict.fromkeys(("simple_chunk", "transposed_chunk", "transposed_states", "footer", "side_index"), PARSER),
-    **dict.fromkeys(("codec", "gzip", "snappy_frames", "journal", "view_numbers"), PARSER),
+    **dict.fromkeys(("codec", "gzip", "snappy_frames", "journal", "view_numbers", "write_options"), PARSER),
 }
 """The longest input of each target."""
 

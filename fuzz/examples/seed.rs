@@ -46,6 +46,10 @@ fn main() -> Outcome {
     seed_codecs()?;
     seed_views()?;
     seed_journal()?;
+    seed_transitions()?;
+    seed_damage()?;
+    save("write_options", "codec", &[0, 0, 0, 1, 1, 0x80, 3])?;
+    save("transposed_states", "one", &[4, 1, 0, 0, 0, 1, 3, 0, 0, 0, 0])?;
     seed_round_trips()
 }
 
@@ -103,7 +107,10 @@ fn seed_riegeli(name: &str, file: &[u8]) -> Outcome {
         let mut chunk = Inverse::default();
         chunk.varint(*records).varint(*decoded).bytes(data);
         let target = if *kind == kind::TRANSPOSED { "transposed_chunk" } else { "simple_chunk" };
-        if matches!(*kind, kind::SIMPLE | kind::TRANSPOSED) && chunk.0.len() < 4000 && (i < 4 || i + 3 > chunks.len()) {
+        if matches!(*kind, kind::SIMPLE | kind::TRANSPOSED)
+            && chunk.0.len() < 4000
+            && (i < 4 || i + 3 > chunks.len())
+        {
             for mode in [0, 1, 0x3b, 0xc2] {
                 save(target, &format!("{i}-{mode}-{name}"), &[&[mode][..], &chunk.0].concat())?;
             }
@@ -149,7 +156,8 @@ fn seed_index(format: &str, name: &str, file: &[u8]) -> Outcome {
     let limits = Limits::default();
     let files = FileSet::new(&limits);
     let budget = Budget::new(&limits, &files);
-    let Ok(table) = (format.open)(&Memory::new("file", file), &ReadOptions::default(), &Cx::new(&budget)) else {
+    let Ok(table) = (format.open)(&Memory::new("file", file), &ReadOptions::default(), &Cx::new(&budget))
+    else {
         return Ok(());
     };
     let Some(index) = table.index_bytes() else { return Ok(()) };
@@ -179,7 +187,8 @@ fn write_files() -> Outcome {
             for transpose in [false, true] {
                 for padded in [false, true] {
                     let options = new().with_text("codec", codec).with_int("group_size", group);
-                    let options = options.with_flag("transpose", transpose).with_flag("pad_to_block_boundary", padded);
+                    let options =
+                        options.with_flag("transpose", transpose).with_flag("pad_to_block_boundary", padded);
                     let name = format!("{codec}-{group}-{transpose}-{padded}");
                     let cut = options.clone().with_int("transpose_bucket_size", 8);
                     cases.push(("array_record", name.clone(), options));
@@ -234,7 +243,9 @@ fn seed_codecs() -> Outcome {
         for (name, whole) in [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros)] {
             let mut packed = Vec::new();
             compression.compress(whole, &mut packed)?;
-            for (what, size) in [("right", whole.len()), ("less", whole.len() + 1), ("more", whole.len().max(1) - 1)] {
+            for (what, size) in
+                [("right", whole.len()), ("less", whole.len() + 1), ("more", whole.len().max(1) - 1)]
+            {
                 let mut input = Inverse(vec![i | 0xf0]);
                 input.varint(size as u64).bytes(&packed[..packed.len().min(60_000)]);
                 let target = if name == "zeros" { "large_codec" } else { "codec" };
@@ -251,19 +262,26 @@ fn seed_codecs() -> Outcome {
         save("large_codec", &format!("pack-large-{i}"), &large.0)?;
     }
     for (i, wrapper) in (0u8..).zip([gzip::Wrapper::Gzip, gzip::Wrapper::Zlib]) {
-        for (name, whole) in [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros[..300_000])] {
+        for (name, whole) in
+            [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros[..300_000])]
+        {
             let packed = gzip::compress(wrapper, whole, 6)?;
             let mut input = Inverse(vec![i | 0xf0]);
             input.varint(whole.len() as u64).bytes(&packed);
             save("gzip", &format!("{name}-{i}"), &input.0)?;
             for choice in [1u8, 2] {
                 let mut input = Inverse(vec![i | choice << 1 | 0x60]);
-                input.varint(1 << 15).bytes(if choice == 1 { &packed[wrapper.header(6).len()..] } else { whole });
+                input.varint(1 << 15).bytes(if choice == 1 {
+                    &packed[wrapper.header(6).len()..]
+                } else {
+                    whole
+                });
                 save("gzip", &format!("{name}-{choice}-{i}"), &input.0)?;
             }
         }
     }
-    for (name, whole) in [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros[..300_000])] {
+    for (name, whole) in [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros[..300_000])]
+    {
         let mut packed = Vec::new();
         snappy_frames::Compressor::default().write(whole, &mut packed)?;
         for mode in [0u8, 2, 0xf0] {
@@ -308,10 +326,56 @@ fn seed_journal() -> Outcome {
     save("journal", "ended", format!("\0{text}end {sum:08x}\n").as_bytes())
 }
 
+/// A state machine that does nothing, with more transitions than are unpacked at once.
+fn seed_transitions() -> Outcome {
+    // No bucket, no buffer, one state with tag 0 and itself as the next state, first state 0.
+    let header = [0, 0, 1, 0, 0, 0];
+    for (kind, codec) in [(b'b', Codec::Brotli), (b'z', Codec::Zstd)] {
+        let compression = Compression { codec, level: 1, window_log: 18 };
+        let mut data = vec![kind];
+        for (part, is_header) in [(&header[..], true), (&vec![0; 2 << 20][..], false)] {
+            let mut packed = Inverse::default();
+            packed.varint(part.len() as u64);
+            compression.compress(part, &mut packed.0)?;
+            let mut out = Inverse::default();
+            if is_header {
+                out.slice(&packed.0)
+            } else {
+                out.bytes(&packed.0)
+            };
+            data.extend(out.0);
+        }
+        let mut input = Inverse(vec![0xc0]);
+        input.varint(0).varint(0).bytes(&data);
+        save("transposed_chunk", &format!("transitions-{}", codec.name()), &input.0)?;
+    }
+    Ok(())
+}
+
+/// Damaged files whose hashes are not made right.
+fn seed_damage() -> Outcome {
+    let records: Vec<_> = (0..20u8).map(|i| vec![i; 50]).collect();
+    let options = WriteOptions::default().with_text("codec", "none").with_int("group_size", 3);
+    let file = write(detect::by_name("array_record")?, &options, &records)?;
+    for at in [0, 30, 70, 110, 300, 500, 1200, 66_000, 131_000] {
+        let mut damaged = file.clone();
+        damaged[at] ^= 0x10;
+        let mut short = Inverse(vec![0]);
+        repair::shorten(&damaged, &mut short);
+        save("array_record", &format!("damaged-{at}"), &short.0)?;
+        save("riegeli", &format!("damaged-{at}"), &[&[0], &damaged[..3000]].concat())?;
+    }
+    Ok(())
+}
+
 /// Every format and codec, with short records, long records and none.
 fn seed_round_trips() -> Outcome {
     for choice in 0..=0x7fu8 {
-        for (name, records) in [("none", &b""[..]), ("few", b"\0\x05hello\0\0\0\x03\x08\x96\x01\x90\x03abc"), ("long", b"\xff\x02ab\0\x01c\xff\x03xyz")] {
+        for (name, records) in [
+            ("none", &b""[..]),
+            ("few", b"\0\x05hello\0\0\0\x03\x08\x96\x01\x90\x03abc"),
+            ("long", b"\xff\x02ab\0\x01c\xff\x03xyz"),
+        ] {
             let other = choice.wrapping_mul(37) ^ 0x15;
             let options = [choice, 0x21, other, 0x13];
             let mode = choice & 3 | if name == "few" { 0x1c } else { 0 };
@@ -320,7 +384,11 @@ fn seed_round_trips() -> Outcome {
             }
             if choice < 32 {
                 let good = choice % 8;
-                save("faulty_output", &format!("{choice}-{name}"), &[&[mode, good], &options[..2], records].concat())?;
+                save(
+                    "faulty_output",
+                    &format!("{choice}-{name}"),
+                    &[&[mode, good], &options[..2], records].concat(),
+                )?;
             }
         }
     }

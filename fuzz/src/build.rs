@@ -109,7 +109,11 @@ pub fn pack_frames(data: &[u8], size: usize, compressed: bool) -> Vec<u8> {
     let mut out = IDENTIFIER.to_vec();
     for piece in data.chunks(size.clamp(1, FRAME_BYTES)) {
         let mut body = crc32c::masked(piece).to_le_bytes().to_vec();
-        if compressed { pack_snappy(piece, &mut body) } else { body.extend_from_slice(piece) }
+        if compressed {
+            pack_snappy(piece, &mut body)
+        } else {
+            body.extend_from_slice(piece)
+        }
         out.push(u8::from(!compressed));
         out.extend(&(body.len() as u32).to_le_bytes()[..3]);
         out.extend(body);

@@ -9,13 +9,13 @@
 
 use super::storages::{Failing, Shared, mapped, plain};
 use anyrecord::format::walk::{self, Depth, Span, Walk};
-use anyrecord::format::{Format, ReadOptions};
+use anyrecord::format::{Format, ReadOptions, Table, Way};
 use anyrecord::hash::crc32c;
 use anyrecord::shard::{RecordRange, Shard};
 use anyrecord::storage::file_set::FileSet;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
-use anyrecord::storage::{Storage, file::Io};
+use anyrecord::storage::{Storage, file::Io, read_vec};
 use anyrecord::{Budget, Cx, Error, Kind, Limits, Reader, Result};
 use std::sync::Arc;
 
@@ -27,7 +27,9 @@ pub const LARGE: Limits =
     Limits { decoded_chunk_bytes: 16 << 20, decoded_bytes: 32 << 20, spool_bytes: 1 << 20, open_files: 4 };
 
 /// Records that are read of a file with more.
-const MOST_READ: u64 = 256;
+const MOST_READ: u64 = 16;
+/// Records of a scan that are compared.
+const MOST_SCANNED: u64 = 4096;
 
 /// How a file is checked.
 #[derive(Clone, Copy)]
@@ -86,6 +88,7 @@ pub fn check_file(format: &'static Format, file: Vec<u8>, checks: Checks) {
         check_failing(format, file, &strict, good);
     }
     check_index(format, file, &strict, &in_place);
+    check_ways(format, file, &strict, &in_place);
 }
 
 /// The error of opening a file.
@@ -148,10 +151,15 @@ fn sample(records: u64) -> Vec<u64> {
 /// Where checksums find nothing wrong, reading without them gives the same.
 fn check_lenient(strict: &Opened, lenient: &Opened) {
     let Ok(strict) = strict else { return };
-    let Ok(lenient) = lenient else { panic!("only the reader without checksums refuses the file: {lenient:?}") };
+    let Ok(lenient) = lenient else {
+        panic!("only the reader without checksums refuses the file: {lenient:?}")
+    };
     assert_eq!(strict.len(), lenient.len());
     for (i, (strict, lenient)) in strict.iter().zip(lenient).enumerate() {
-        assert!(strict.is_err() || strict == lenient, "record {i}: {strict:?} and without checksums {lenient:?}");
+        assert!(
+            strict.is_err() || strict == lenient,
+            "record {i}: {strict:?} and without checksums {lenient:?}"
+        );
     }
 }
 
@@ -211,7 +219,7 @@ fn check_scan(format: &Format, file: &[u8], options: &ReadOptions, read: &Opened
     let result = with_cx(&options.limits, |cx| {
         walk::scan(format, &storage, options, cx, &mut |record| {
             count += 1;
-            if count <= MOST_READ {
+            if count <= MOST_SCANNED {
                 scanned.push(Ok(seen(record)));
             }
             Ok(())
@@ -224,9 +232,13 @@ fn check_scan(format: &Format, file: &[u8], options: &ReadOptions, read: &Opened
     }
     if let Ok(read) = read
         && read.iter().all(Seen::is_ok)
-        && count <= MOST_READ
+        && count <= MOST_SCANNED
     {
-        assert_eq!(read, &scanned, "the table and the scan");
+        let wanted = sample(count);
+        assert_eq!(read.len(), wanted.len(), "the table and the scan");
+        for (&record, read) in wanted.iter().zip(read) {
+            assert_eq!(read, &scanned[record as usize], "record {record} of the table and the scan");
+        }
     }
 }
 
@@ -235,7 +247,10 @@ fn check_failing(format: &Format, file: &[u8], options: &ReadOptions, good: u64)
     let outside = |storage: &Failing<'_>, result: Result<()>, what: &str| match result {
         Ok(()) => assert!(!storage.has_failed(), "{what} ignores a failed read"),
         Err(error) => {
-            assert!(error.is_from_outside() || !storage.has_failed(), "{what} takes a failed read for damage: {error}");
+            assert!(
+                error.is_from_outside() || !storage.has_failed(),
+                "{what} takes a failed read for damage: {error}"
+            );
         }
     };
     let storage = Failing::new(file, good);
@@ -252,6 +267,59 @@ fn check_failing(format: &Format, file: &[u8], options: &ReadOptions, good: u64)
     let storage = Failing::new(file, good);
     let result = with_cx(&options.limits, |cx| (format.probe)(&storage, options, cx).map(drop));
     outside(&storage, result, "the probe");
+}
+
+/// Every way that a table knows to a record gives the record, also the shorter ways that it learns.
+fn check_ways(format: &Format, file: &[u8], options: &ReadOptions, read: &Opened) {
+    let Ok(read) = read else { return };
+    let storage = Memory::new("file", file);
+    with_cx(&options.limits, |cx| {
+        let Ok(table) = (format.open)(&storage, options, cx) else { panic!("it was opened before") };
+        assert!(table.chunks() <= table.records());
+        for _ in 0..2 {
+            for (&record, read) in sample(table.records()).iter().zip(read) {
+                let Ok(record) = by_way(&*table, &storage, record, cx) else { continue };
+                assert!(
+                    read.as_ref().is_ok_and(|&read| read == record) || read.is_err(),
+                    "{read:?} {record:?}"
+                );
+            }
+        }
+        let description = table.describe();
+        assert!(description.record_bytes + description.unused_bytes <= file.len() as u64, "{description:?}");
+        assert!(table.warning().is_none_or(|warning| !warning.is_empty()));
+    });
+}
+
+fn by_way(table: &dyn Table, storage: &dyn Storage, record: u64, cx: &Cx<'_>) -> Result<(usize, u32)> {
+    let way = table.way(record)?;
+    let range = match &way {
+        Way::Plain(range) | Way::Alone { stored: range, .. } => range.clone(),
+        Way::Shared(chunk, _) => chunk.stored.clone(),
+    };
+    let (located, row) = table.locate(record)?;
+    assert!(row < located.records && located.first_record + row == record);
+    let stored = read_vec(storage, "chunk", range.start, range.end - range.start, cx)?;
+    match way {
+        Way::Plain(_) => {
+            table.check(record, &stored)?;
+            Ok(seen(&stored))
+        }
+        Way::Alone { size, .. } => {
+            assert!(size as u64 <= cx.budget.limits().decoded_chunk_bytes || size as u64 <= storage.len());
+            let mut out = vec![0; size];
+            table.decode_into(record, range.start, &stored, &mut out, cx)?;
+            if let Some(begin) = table.in_place(range.start, &stored, size) {
+                assert_eq!(stored.get(begin..begin + size), Some(&*out));
+            }
+            Ok(seen(&out))
+        }
+        Way::Shared(chunk, row) => {
+            let decoded = table.decode(&chunk, &stored, cx)?;
+            assert_eq!(decoded.rows() as u64, chunk.records);
+            Ok(seen(decoded.row(row).unwrap_or_default()))
+        }
+    }
 }
 
 /// A table from a side index reads as the table from the file.

@@ -20,7 +20,15 @@ const TYPES: [u8; 4] = [0, b'b', b'z', b's'];
 const BEGINS: [u64; 4] = [64, BLOCK - 20, BLOCK - 60, 2 * BLOCK];
 
 /// Decodes a chunk in every way there is, and compares the results.
-fn check_chunk(begin: u64, kind: u8, records: u64, decoded: u64, data: &[u8], limits: &Limits, streamed: bool) {
+fn check_chunk(
+    begin: u64,
+    kind: u8,
+    records: u64,
+    decoded: u64,
+    data: &[u8],
+    limits: &Limits,
+    streamed: bool,
+) {
     let mut stored = Vec::new();
     put_chunk(&mut stored, begin, kind, records, decoded, data);
     with_cx(limits, |cx| {
@@ -126,7 +134,15 @@ pub fn simple(data: &[u8]) {
     let (records, decoded) = (input.varint(), input.varint());
     if !mode.is_built() {
         let rest = input.rest();
-        return check_chunk(mode.begin(), kind::SIMPLE, records, decoded, rest, mode.limits(), mode.is_streamed());
+        return check_chunk(
+            mode.begin(),
+            kind::SIMPLE,
+            records,
+            decoded,
+            rest,
+            mode.limits(),
+            mode.is_streamed(),
+        );
     }
     let codec = usize::from(input.byte() & 3);
     let (mut sizes, mut chunk) = (Vec::new(), vec![TYPES[codec]]);
@@ -143,7 +159,15 @@ pub fn transposed(data: &[u8]) {
     let mode = Mode(input.byte());
     let (records, decoded) = (input.varint(), input.varint());
     if !mode.is_built() {
-        return check_chunk(mode.begin(), kind::TRANSPOSED, records, decoded, input.rest(), mode.limits(), false);
+        return check_chunk(
+            mode.begin(),
+            kind::TRANSPOSED,
+            records,
+            decoded,
+            input.rest(),
+            mode.limits(),
+            false,
+        );
     }
     let codec = usize::from(input.byte() & 3);
     let (header, bucket) = (input.slice(), input.slice());

@@ -146,7 +146,9 @@ pub fn gzip(data: &[u8]) {
                     Err(error) => panic!("only the pieces fail: {error}"),
                 }
             }
-            assert!(pieces == whole && inflater.finish().is_ok() && inflater.consumed() == stream.len() as u64);
+            assert!(
+                pieces == whole && inflater.finish().is_ok() && inflater.consumed() == stream.len() as u64
+            );
         }
     });
 }

@@ -32,7 +32,14 @@ pub fn footer(data: &[u8]) {
             records.push(input.slice().to_vec());
         }
         check_messages(&records, &message);
-        put_chunk(&mut footer, place, kind::SIMPLE, records.len() as u64, decoded(&records), &simple_data(&records));
+        put_chunk(
+            &mut footer,
+            place,
+            kind::SIMPLE,
+            records.len() as u64,
+            decoded(&records),
+            &simple_data(&records),
+        );
     } else {
         let (records, decoded) = (input.varint(), input.varint());
         let kind = if mode & 8 == 0 { kind::SIMPLE } else { kind::TRANSPOSED };

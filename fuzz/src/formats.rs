@@ -11,9 +11,9 @@ use anyrecord::format::array_record::proto::{FooterEntry, MAGIC, Metadata, Posts
 use anyrecord::format::detect::{self, FORMATS};
 use anyrecord::format::ffrecord::FFRECORD;
 use anyrecord::format::recordio::RECORDIO;
+use anyrecord::format::riegeli::RIEGELI;
 use anyrecord::format::riegeli::block::{BLOCK, is_boundary, left_in_block};
 use anyrecord::format::riegeli::chunk::kind;
-use anyrecord::format::riegeli::RIEGELI;
 use anyrecord::format::tfrecord::TFRECORD;
 use anyrecord::storage::memory::Memory;
 
@@ -119,8 +119,12 @@ fn built_array_record(input: &mut Input<'_>, choice: u8) -> Vec<u8> {
         _ => {}
     }
     let sum = entries.iter().filter_map(|entry| entry.records).fold(0, u64::saturating_add);
-    let metadata =
-        Metadata { version: VERSION, chunks: entries.len() as u64, records: sum, options: Some("zstd:3".into()) };
+    let metadata = Metadata {
+        version: VERSION,
+        chunks: entries.len() as u64,
+        records: sum,
+        options: Some("zstd:3".into()),
+    };
     let mut records = vec![metadata.to_bytes()];
     records.extend(entries.iter().map(|entry| {
         let mut bytes = Vec::new();
@@ -231,11 +235,26 @@ pub fn ffrecord(data: &[u8]) {
     check_file(&FFRECORD, file, mode.checks());
 }
 
+/// Names of files, with and without a suffix that tells the format.
+const NAMES: [&str; 8] = [
+    "file",
+    "file.ffr",
+    "file.recordio",
+    "file.tfrecord-00000-of-00002",
+    "file-00000-of-00002.array_record",
+    "file-0-of-00002",
+    "file.ffr-1-of-2",
+    "",
+];
+
 /// Any bytes, read as every format. No hash is made right.
 pub fn any_format(data: &[u8]) {
     let options = options(SMALL);
-    let storage = Memory::new("file", data);
-    let detected = with_cx(&SMALL, |cx| detect::detect(&storage, &options, cx));
+    let name = NAMES[data.len() % NAMES.len()];
+    let storage = Memory::new(name, data);
+    let detected = with_cx(&SMALL, |cx| detect::named_or_detected(None, &storage, &options, cx));
+    let named = with_cx(&SMALL, |cx| detect::named_or_detected(Some(name), &storage, &options, cx));
+    assert!(named.is_err(), "the name of a file is not the name of a format");
     for format in FORMATS {
         let opened = with_cx(&SMALL, |cx| (format.open)(&storage, &options, cx).map(|table| table.records()));
         walk_all(format, data, &options);

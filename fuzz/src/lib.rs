@@ -40,7 +40,7 @@ pub mod views;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     ("array_record", formats::array_record),
     ("riegeli", formats::riegeli),
     ("recordio", formats::recordio),
@@ -60,4 +60,5 @@ pub const TARGETS: [Target; 19] = [
     ("view_numbers", views::view_numbers),
     ("round_trip", round_trip::round_trip),
     ("faulty_output", round_trip::faulty_output),
+    ("write_options", round_trip::write_options),
 ];

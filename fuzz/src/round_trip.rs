@@ -8,7 +8,7 @@ use anyrecord::format::ffrecord::FFRECORD;
 use anyrecord::format::options::WriteOptions;
 use anyrecord::format::recordio::RECORDIO;
 use anyrecord::format::tfrecord::TFRECORD;
-use anyrecord::format::{Format, walk};
+use anyrecord::format::{Format, detect, walk};
 use anyrecord::shard::RecordRange;
 use anyrecord::storage::Storage;
 use anyrecord::storage::location::Location;
@@ -38,7 +38,10 @@ fn target(input: &mut Input<'_>, count: u64) -> (&'static Format, WriteOptions) 
             let new = new.with_int("group_size", 1 + i128::from(detail >> 4));
             let new = new.with_flag("pad_to_block_boundary", choice & 0x40 != 0);
             if choice & 0x30 == 0x10 {
-                return (format, new.with_flag("transpose", true).with_int("transpose_bucket_size", 1 + detail_of(64)));
+                return (
+                    format,
+                    new.with_flag("transpose", true).with_int("transpose_bucket_size", 1 + detail_of(64)),
+                );
             }
             new
         }
@@ -84,9 +87,10 @@ struct Kept<O> {
 
 impl<O: Output> Kept<O> {
     fn call(&mut self) -> Result<()> {
-        self.good = self.good.checked_sub(1).ok_or_else(|| {
-            Error::io("the disk is full", std::io::ErrorKind::StorageFull.into())
-        })?;
+        self.good = self
+            .good
+            .checked_sub(1)
+            .ok_or_else(|| Error::io("the disk is full", std::io::ErrorKind::StorageFull.into()))?;
         Ok(())
     }
 
@@ -180,7 +184,9 @@ pub fn round_trip(data: &[u8]) {
     let count = records.len() as u64;
     let (format, format_options) = target(&mut options_input, count);
     let (other, other_options) = target(&mut options_input, count);
-    let file = written(format, format_options.clone(), mode & 1 != 0, u64::MAX, |writer| write_all(writer, &records));
+    let file = written(format, format_options.clone(), mode & 1 != 0, u64::MAX, |writer| {
+        write_all(writer, &records)
+    });
     let file = match file {
         Ok(file) => file,
         // A chunk of RecordIO can be smaller than a record.
@@ -188,7 +194,8 @@ pub fn round_trip(data: &[u8]) {
         Err(error) => panic!("{} {format_options:?}: {error}", format.name),
     };
     check_written(format, &file, &records);
-    let converted = written(other, other_options.clone(), mode & 2 != 0, u64::MAX, |writer| pour(format, &file, writer));
+    let converted =
+        written(other, other_options.clone(), mode & 2 != 0, u64::MAX, |writer| pour(format, &file, writer));
     match converted {
         Ok(converted) => check_written(other, &converted, &records),
         Err(error) if is_refused(&error) => {}
@@ -233,5 +240,40 @@ pub fn faulty_output(data: &[u8]) {
     match file {
         Ok(file) => check_written(format, &file, &records),
         Err(error) => assert!(error.is_from_outside() || is_refused(&error), "{error}"),
+    }
+}
+
+/// Keywords and values of any kind make an encoder, or an error about the arguments.
+pub fn write_options(data: &[u8]) {
+    const KEYWORDS: [&str; 10] = [
+        "codec",
+        "level",
+        "window_log",
+        "group_size",
+        "transpose",
+        "transpose_bucket_size",
+        "pad_to_block_boundary",
+        "num_records",
+        "chunk_bytes",
+        "unknown",
+    ];
+    const WORDS: [&str; 8] = ["none", "zstd", "brotli", "snappy", "gzip", "zlib", "", "a'\n"];
+    let mut input = Input(data);
+    let format = detect::FORMATS[usize::from(input.byte()) % detect::FORMATS.len()];
+    let mut options = WriteOptions::default();
+    while !input.is_empty() {
+        let keyword = KEYWORDS[usize::from(input.byte()) % KEYWORDS.len()];
+        options = match input.byte() {
+            0..0x40 => options.with_text(keyword, WORDS[usize::from(input.byte() & 7)]),
+            0x40..0x60 => options.with_flag(keyword, input.byte() & 1 != 0),
+            0x60..0x80 => options.with_int(keyword, -i128::from(input.varint())),
+            _ => options.with_int(keyword, input.varint()),
+        };
+    }
+    match (format.encoder)(&options) {
+        Ok(encoder) => assert!(format.name != "ffrecord" || !encoder.compresses()),
+        Err(error) => {
+            assert!(matches!(error.kind(), Kind::Argument) && !error.to_string().is_empty(), "{error}")
+        }
     }
 }

@@ -56,6 +56,7 @@ macro_rules! targets {
 targets! {
     array_record riegeli recordio tfrecord ffrecord any_format simple_chunk transposed_chunk transposed_states footer
     side_index codec large_codec gzip snappy_frames journal view_numbers round_trip faulty_output
+    write_options
 }
 
 #[test]

@@ -396,6 +396,14 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_a_nul_is_refused() {
+        for (hidden, name) in [(".a", "a\0"), (".a\0", "a")] {
+            let journal = Journal { old: vec![member(hidden, name)], ..Journal::default() };
+            assert_eq!(Journal::decode(&journal.encode().unwrap()), None);
+        }
+    }
+
+    #[test]
     fn a_journal_that_was_cut_or_changed_anywhere_is_refused() {
         let whole = journal().encode().unwrap();
         for length in 0..whole.len() {
