@@ -47,5 +47,6 @@ def runtime_error(first_line: str, error: Exception) -> Exception:
     message = f"{first_line}\n{error}" if first_line else str(error)
     if not isinstance(error, RecordError):
         return RuntimeError(message)
-    attributes = RecordError(str(error)).__dict__ | error.__dict__
+    # Not what else an exception can have, such as notes.
+    attributes = {name: error.__dict__.get(name) for name in RecordError(message).__dict__}
     return _KINDS.get(type(error), DamagedFileError)(message, **attributes)
