@@ -176,6 +176,29 @@ def test_progress_grows_to_the_size_of_the_sources(damaged: str) -> None:
     assert not os.path.exists("b.ffr")
 
 
+def test_progress_into_a_folder_has_one_total(damaged: str) -> None:
+    sources = [f"copy{number}.tfrecord" for number in range(3)]
+    for source in sources:
+        Path(source).write_bytes(Path(damaged).read_bytes())
+    seen: list[tuple[int, int]] = []
+    anyrecord.salvage(
+        sources, "saved/", target_format="ffrecord", progress=lambda done, total: seen.append((done, total))
+    )
+    total = 3 * os.path.getsize(damaged)
+    assert {found for _, found in seen} == {total}
+    assert seen == sorted(seen)
+    assert seen[-1][0] == total
+
+
+def test_errors_name_the_right_way_out(damaged: str) -> None:
+    with pytest.raises(ValueError, match="never replaced"):  # and no hint at overwrite=True, which does not help
+        anyrecord.salvage(damaged, damaged)
+    with pytest.raises(ValueError, match="target_format="):
+        anyrecord.salvage(damaged, "without_suffix")
+    with pytest.raises(TypeError, match=r"records\.paths"):
+        anyrecord.salvage(anyrecord.open(damaged))
+
+
 def test_what_is_over_a_limit_is_skipped() -> None:
     records = [b"a" * 1000, b"b" * 100_000, b"c" * 1000]
     data = file_bytes("array_record", records, group_size=1)
