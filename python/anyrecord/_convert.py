@@ -164,7 +164,7 @@ def convert(
         total=0 if view is None else len(view),
     )
     targets = plan(files, name, job.creating, job.options, into_folder=into_folder)
-    leftovers = Leftovers([target.path for target in targets])
+    leftovers = Leftovers([target.path for target in targets], [file.path for file in files])
     converted = _convert(targets, job, unchanged)
     leftovers.remove()
     return converted

@@ -107,12 +107,12 @@ def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating,
         if not os.path.lexists(target):
             continue
         source = sources.get(_identity(target))
+        if source is not None and keep_sources:
+            raise ValueError(f"{target!r} is a source, which is never replaced; choose another target")
         if not creating.overwrite:
             hint = "; it is a source" if source is not None else ""
             text = f"{os.strerror(errno.EEXIST)}{hint}; pass overwrite=True to replace it"
             raise FileExistsError(errno.EEXIST, text, target)
-        if source is not None and keep_sources:
-            raise ValueError(f"{target!r} is a source, which is never replaced; choose another target")
         # A target can be another source through a link. Only the copy of a source may replace that source.
         if source is not None and len(targets) > 1 and source != files[number].path:
             raise ValueError(
@@ -131,10 +131,10 @@ def _refuse_links_out(targets: list[str]) -> None:
         if os.path.exists(path) and not os.path.isfile(path):
             continue  # a pipe or a device is written to directly
         if os.path.dirname(path) != os.path.realpath(os.path.dirname(target)):
-            raise ValueError(f"{target!r} is a link to a file in another folder; convert this file in a separate call")
+            raise ValueError(f"{target!r} is a link to a file in another folder; write this file in a separate call")
         other = real.setdefault(path, target)
         if other is not target:
-            raise ValueError(f"{other!r} and {target!r} are the same file; convert one of them to another folder")
+            raise ValueError(f"{other!r} and {target!r} are the same file; write one of them to another folder")
 
 
 def _identity(path: str) -> object:

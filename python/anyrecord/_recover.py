@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass
 from typing import Literal
 
 from anyrecord import _core
+from anyrecord._calls import add_note
 from anyrecord._locations import StrPath
 from anyrecord._paths import shard_paths
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
 from anyrecord._salvage import Salvaged, salvage
 from anyrecord._targets import target_path
 from anyrecord._temporaries import Found, Temporary, find, search
+from anyrecord.errors import FormatError
 
 __all__ = ["Recovered", "recover"]
 
@@ -58,10 +61,10 @@ def recover(
 
     **Temporary files.** A process that is killed while it writes leaves hidden files. They are removed, or kept with
     `remove=False`. `salvage_to="saved.ffr"` writes the records in them to a new file with `salvage`, and removes
-    nothing. If there are several, for example of a set of shards, the new files are `saved-00000-of-00003.ffr` and so
-    on. The result lists all temporary files. Files of a running process are never touched: it holds a lock. Where it
-    is unknown whether the process runs, the file is only listed. This is so if locks do not work on the file system,
-    or if another machine wrote the file on a network file system.
+    nothing. The suffix chooses the format. If there are several, for example of a set of shards, the new files are
+    `saved-00000-of-00003.ffr` and so on. The result lists all temporary files. Files of a running process are never
+    touched: it holds a lock. Where it is unknown whether the process runs, the file is only listed. This is so if locks
+    do not work on the file system, or if another machine wrote the file on a network file system.
 
     **Interrupted publishing.** If a process was killed while the files of a set got their names, `open` and all other
     readers raise `PublishError`, which names this function. `keep="new"` makes the new set visible and deletes the old
@@ -76,6 +79,8 @@ def recover(
     if keep not in (None, "old", "new"):
         raise ValueError(f"keep={keep!r} is not valid: it must be 'old' or 'new'")
     saved = None if salvage_to is None else target_path(salvage_to)
+    if saved is not None and _core.format_of_suffix(saved) is None:
+        raise ValueError(f"salvage_to={saved!r} is not valid: it needs the suffix of a format, such as '.ffr'")
     is_folder = os.path.isdir(name)
     # An absolute path, so error messages are clear without knowing the working directory.
     name = os.path.abspath(name)
@@ -117,4 +122,13 @@ def _salvage(found: list[Found], target: str) -> tuple[Salvaged, ...]:
     if not sources:
         return ()
     targets = [target] if len(sources) == 1 else shard_paths(target, len(sources))
-    return tuple(salvage(file.temporary.path, name) for file, name in zip(sources.values(), targets, strict=True))
+    for name in targets:
+        if os.path.lexists(name):
+            text = f"{os.strerror(errno.EEXIST)}; choose another name for salvage_to="
+            raise FileExistsError(errno.EEXIST, text, name)
+    try:
+        return tuple(salvage(file.temporary.path, name) for file, name in zip(sources.values(), targets, strict=True))
+    except FormatError as error:
+        if len(sources) > 1:
+            add_note(error, "to save the records of the other temporary files, pass each of them to anyrecord.salvage")
+        raise

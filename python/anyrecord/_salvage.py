@@ -13,10 +13,11 @@ from anyrecord import _core
 from anyrecord._calls import Progress
 from anyrecord._copying import Target, cores, is_folder_target, plan, publish
 from anyrecord._locations import StrPath
+from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OpenOptions, open_options
 from anyrecord._paths import FileRange, expand
 from anyrecord._publishing import Unchanged
-from anyrecord._records import Openable
+from anyrecord._records import Openable, Records
 from anyrecord._targets import target_path
 from anyrecord._writer import (
     Creating,
@@ -151,6 +152,8 @@ def salvage(
     refuse_unknown_options("salvage", options)
     if progress is not None and not callable(progress):
         raise TypeError(f"progress needs a function, not {type(progress).__name__}")
+    if isinstance(source, Records | MappedRecords):
+        raise TypeError("salvage reads files, and these records are already open; pass their paths: records.paths")
     files = None if _is_storage(source) else _whole(expand(source))  # type: ignore[arg-type]  # paths
     saving = Saving(
         writer=None,
@@ -176,7 +179,7 @@ def salvage(
     if into_folder and files is None:
         raise ValueError(f"{name} is a folder, which gets one file for each source file; pass a file name")
     creating = Creating(
-        format=target_format or format_of(name),
+        format=target_format or format_of(name, "target_format="),
         overwrite=bool(overwrite),
         durable=bool(durable),
         threads=cores() if threads is None else threads_option(threads),
@@ -229,6 +232,8 @@ class _Run:
     """None: the source is bytes or a file object."""
     saving: Saving
     progress: Callable[[int, int], object] | None
+    total: int | None = None
+    """What is passed to `progress` as the total, if these files are only a part of the sources."""
 
     def into(
         self, targets: list[Target], creating: Creating, options: dict[str, object], output: object = None
@@ -236,16 +241,16 @@ class _Run:
         """Saves to files that appear together, or to a file object."""
         written: list[Writer] = []
         reports: list[dict[str, Any]] = []
-        before = 0
+        before, total = 0, None if self.files is None else _size(self.files)
         try:
             with Unchanged([file.path for file in self.files or []]):
                 for target in targets:
-                    part = replace(self, files=None if self.files is None else target.files)
+                    part = replace(self, files=None if self.files is None else target.files, total=total)
                     # Writers whose files are published together share one lock on their temporary files.
                     together = replace(creating, together_with=written[-1] if written else None)
                     writer = part._write(output or target.path, together, options, before, reports)
                     written.append(writer)
-                    before += sum(os.path.getsize(file.path) for file in target.files)
+                    before += _size(target.files)
             publish(written, creating.overwrite)
         finally:
             for writer in written:
@@ -277,8 +282,8 @@ class _Run:
         if self.files is None:
             return self._save_storage()
         paths = [file.path for file in self.files]
-        total = sum(map(os.path.getsize, paths))
-        whole = Progress(self.progress, before + total, before)
+        total = _size(self.files)
+        whole = Progress(self.progress, total if self.total is None else self.total, before)
         step = None if self.progress is None else whole
         reports = _core.salvage_paths(paths, replace(self.saving, progress=step, total=total))
         whole(total)
@@ -295,6 +300,10 @@ class _Run:
             report = _core.salvage_object(self.source, saving)
         step(report["file_bytes"], report["file_bytes"])
         return [report]
+
+
+def _size(files: list[FileRange]) -> int:
+    return sum(os.path.getsize(file.path) for file in files)
 
 
 def _report(files: list[dict[str, Any]], paths: tuple[str, ...]) -> Salvaged:

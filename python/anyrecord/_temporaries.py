@@ -128,13 +128,21 @@ class Leftovers:
     _looked: dict[str, tuple[int, int]] = {}  # noqa: RUF012  # shared by all writers of the process
     """For each folder: how many names it had, and how many writers did not list it since."""
 
-    def __init__(self, targets: Iterable[str], stacklevel: int = 3) -> None:
-        """Looks for them, and issues one warning if there are records among them."""
+    def __init__(self, targets: Iterable[str], sources: Iterable[str] = (), stacklevel: int = 3) -> None:
+        """Looks for them, and issues one warning if there are records among them.
+
+        A source is never removed, even if a killed writer of the same target left it.
+        """
+        kept = {os.path.realpath(source) for source in sources}
         self._chosen: dict[str, tuple[list[str], set[str]]] = {}
         with_records: list[str] = []
         targets = list(targets)
         for folder, names in _by_folder(targets).items():
-            stale = [found for found in self._look(folder, names) if found.temporary.state == "stale"]
+            stale = [
+                found
+                for found in self._look(folder, names)
+                if found.temporary.state == "stale" and os.path.realpath(found.temporary.path) not in kept
+            ]
             if stale:
                 self._chosen[folder] = (names, {found.temporary.path for found in stale})
                 with_records += [found.temporary.path for found in stale if found.has_records]
@@ -142,8 +150,9 @@ class Leftovers:
             more = f" and {len(with_records) - 1} more" if len(with_records) > 1 else ""
             first = targets[0]
             warnings.warn(
-                f"a writer of {first} was killed and left {with_records[0]}{more}. To save the records in it, call "
-                f"anyrecord.recover({first!r}, salvage_to=...) before this writer is closed: then it is removed",
+                f"a writer of {first} was killed and left {with_records[0]}{more}, which the new writer removes when "
+                f"its own file is complete. To save the records first, call anyrecord.recover({first!r}, "
+                "salvage_to=...)",
                 RuntimeWarning,
                 stacklevel=stacklevel,
             )

@@ -53,6 +53,26 @@ def test_several_damaged_checksums_cost_nothing() -> None:
     assert saved(damaged, "ffrecord", strict=True) == RECORDS
 
 
+@pytest.mark.parametrize("begin", [0, CHECKSUMS, CHECKSUMS + 4 * 5])
+def test_checksums_that_became_zeros_are_not_taken_for_empty_samples(begin: int) -> None:
+    """The checksum of an empty sample is 0, too."""
+    damaged = bytearray(whole())
+    damaged[begin : CHECKSUMS + 4 * 20] = bytes(CHECKSUMS + 4 * 20 - begin)
+    found, report = saved_and_report(damaged, "ffrecord")
+    kept = RECORDS[:5] if begin > CHECKSUMS else []
+    assert found == kept + RECORDS[20:]
+    assert not report
+
+
+def test_empty_samples_beside_a_damaged_offset_cost_nothing() -> None:
+    records = [b"", b"one", b"", b"", b"two", b"", b"three", b""]
+    data = whole(records)
+    for number in range(len(records)):
+        damaged = bytearray(data)
+        damaged[12 + 4 * len(records) + 8 * number] ^= 0x03
+        assert saved(damaged, "ffrecord") == records, number
+
+
 def test_a_damaged_checksum_beside_a_damaged_sample_costs_only_the_sample() -> None:
     damaged = bytearray(whole())
     damaged[CHECKSUMS + 4 * 5] ^= 0x21

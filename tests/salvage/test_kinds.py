@@ -38,8 +38,11 @@ def test_the_suffix_says_what_a_damaged_beginning_was(format: str, name: str) ->
 
 
 @pytest.mark.parametrize("format", ["tfrecord", "recordio", "array_record"])
-def test_a_search_says_what_a_file_without_a_name_was(format: str) -> None:
-    data = b"\xff" * 100 + without_beginning(format)[100:]
+@pytest.mark.parametrize(
+    "byte", [b"\xff", b"\x00"], ids=["ones", "zeros"]
+)  # zeros could be an unfinished FFRecord file
+def test_a_search_says_what_a_file_without_a_name_was(format: str, byte: bytes) -> None:
+    data = byte * 100 + without_beginning(format)[100:]
     found, report = saved_and_report(data)
     assert report.format == format
     assert found == RECORDS[-len(found) :]

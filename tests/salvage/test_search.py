@@ -226,3 +226,12 @@ def test_a_compressed_file_gives_everything_up_to_the_damage() -> None:
             assert found[: len(whole)] == whole
             assert not report
             assert saved(data[:at], "tfrecord") == whole
+
+
+def test_the_footer_of_a_file_without_its_first_blocks_is_not_taken_for_records() -> None:
+    records = [random.Random(number).randbytes(1000) for number in range(300)]
+    data = file_bytes("array_record", records, codec="none", group_size=1)
+    for cut in (BLOCK, 2 * BLOCK, 4 * BLOCK):
+        found = saved(data[cut:], "array_record")
+        assert found == records[-len(found) :], cut
+        assert len(found) > 20

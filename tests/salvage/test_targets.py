@@ -111,11 +111,10 @@ def test_a_target_is_not_replaced_unless_asked_for_and_a_source_never(damaged: s
     Path("old.ffr").write_bytes(b"old")
     with pytest.raises(FileExistsError):
         anyrecord.salvage(damaged, "old.ffr")
-    with pytest.raises(FileExistsError):
-        anyrecord.salvage(damaged, damaged)
     for target in (damaged, os.path.join(os.curdir, damaged), os.path.abspath(damaged)):
-        with pytest.raises(ValueError, match="source"):
-            anyrecord.salvage(damaged, target, overwrite=True)
+        for overwrite in (False, True):  # no error hints at overwrite=True, which does not help
+            with pytest.raises(ValueError, match="never replaced"):
+                anyrecord.salvage(damaged, target, overwrite=overwrite)
     os.symlink(damaged, "link.tfrecord")
     with pytest.raises(ValueError, match="source"):
         anyrecord.salvage(damaged, "link.tfrecord", overwrite=True)
@@ -174,6 +173,27 @@ def test_progress_grows_to_the_size_of_the_sources(damaged: str) -> None:
     with pytest.raises(RuntimeError, match="enough"):
         anyrecord.salvage(damaged, "b.ffr", progress=fail)
     assert not os.path.exists("b.ffr")
+
+
+def test_progress_into_a_folder_has_one_total(damaged: str) -> None:
+    sources = [f"copy{number}.tfrecord" for number in range(3)]
+    for source in sources:
+        Path(source).write_bytes(Path(damaged).read_bytes())
+    seen: list[tuple[int, int]] = []
+    anyrecord.salvage(
+        sources, "saved/", target_format="ffrecord", progress=lambda done, total: seen.append((done, total))
+    )
+    total = 3 * os.path.getsize(damaged)
+    assert {found for _, found in seen} == {total}
+    assert seen == sorted(seen)
+    assert seen[-1][0] == total
+
+
+def test_errors_name_the_right_way_out(damaged: str) -> None:
+    with pytest.raises(ValueError, match="target_format="):
+        anyrecord.salvage(damaged, "without_suffix")
+    with pytest.raises(TypeError, match=r"records\.paths"):
+        anyrecord.salvage(anyrecord.open(damaged))  # type: ignore[arg-type]
 
 
 def test_what_is_over_a_limit_is_skipped() -> None:

@@ -463,6 +463,27 @@ def test_what_a_killed_writer_left_is_saved(path: Path) -> None:
     assert states(anyrecord.recover(path)) == {"removed"}
 
 
+@pytest.mark.parametrize("part", ["", "[0:1]", "view"])
+def test_a_conversion_of_one_does_not_remove_it(tmp_path: Path, part: str) -> None:
+    left_behind(tmp_path / "a.tfrecord", [bytes(1 << 20)] * 12)
+    [left] = names(tmp_path)
+    source = str(tmp_path / left)
+    anyrecord.convert(anyrecord.open(source)[:1] if part == "view" else source + part, tmp_path / "a.tfrecord")
+    assert set(names(tmp_path)) == {left, "a.tfrecord"}
+
+
+def test_salvage_to_is_checked_before_anything_is_written(tmp_path: Path) -> None:
+    for _ in range(2):
+        left_behind(tmp_path / "a.tfrecord", [bytes(1 << 20)] * 12)
+    with pytest.raises(ValueError, match="needs the suffix of a format"):
+        anyrecord.recover(tmp_path / "a.tfrecord", salvage_to=tmp_path / "saved")
+    taken = tmp_path / "saved-00001-of-00002.ffr"
+    taken.write_bytes(b"")
+    with pytest.raises(FileExistsError, match="another name for salvage_to="):
+        anyrecord.recover(tmp_path / "a.tfrecord", salvage_to=tmp_path / "saved.ffr")
+    assert not (tmp_path / "saved-00000-of-00002.ffr").exists()
+
+
 def test_a_writer_in_a_fresh_process_finds_them_too(tmp_path: Path) -> None:
     path = tmp_path / "train.tfrecord"
     left_behind(path, RECORDS)

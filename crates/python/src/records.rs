@@ -208,8 +208,9 @@ impl Records {
         indices: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         self.reader.check_open().map_err(Failure)?;
-        let positions = indices::many(indices, self.view.len())?;
-        let mut records = positions.clone();
+        let mut records = indices::many(indices, self.view.len())?;
+        // Only reading on through damage needs them again.
+        let positions = self.source.get().policy.as_ref().map_or_else(Vec::new, |_| records.clone());
         let buffer = PyBuffer::<u8>::get(out).map_err(|_| {
             PyTypeError::new_err(
                 "read_into needs a writable buffer of bytes, such as a bytearray or a uint8 array",

@@ -32,7 +32,12 @@ pub fn find(
         }
     }
     let named = detect::by_suffix(storage.name()).or_else(|| of_temporary(storage.name()));
-    if let Some(format) = named.or(plausible) {
+    if let Some(format) = named {
+        return Ok(format);
+    }
+    if let Some(format) = plausible
+        && has_records(format, storage, options, cx)?
+    {
         return Ok(format);
     }
     let mut found = Vec::new();
@@ -45,6 +50,8 @@ pub fn find(
     match found[..] {
         [format] => Ok(format),
         [format, riegeli] if (format.name, riegeli.name) == ("array_record", "riegeli") => Ok(format),
+        // Zeros at the beginning look like an unfinished FFRecord file. So do damaged files of other formats.
+        [] => plausible.ok_or_else(|| unknown(storage, &found)),
         _ => Err(unknown(storage, &found)),
     }
 }

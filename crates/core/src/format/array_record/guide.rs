@@ -177,7 +177,9 @@ pub struct GuideWithoutFooter {
 
 impl Guide for GuideWithoutFooter {
     fn check_chunk(&mut self, begin: u64, header: &Header, decoded: Option<&Decoded>) -> Result<Verdict> {
-        if decoded.is_some_and(|decoded| self.is_footer(begin, decoded) || is_postscript(begin, decoded)) {
+        // Where bytes are missing before the footer, its offsets are too large.
+        let limit = if self.any_damage { u64::MAX } else { begin };
+        if decoded.is_some_and(|decoded| self.is_footer(limit, decoded) || is_postscript(limit, decoded)) {
             return Ok(Verdict::Meta);
         }
         self.chunks += 1;
@@ -196,9 +198,9 @@ impl Guide for GuideWithoutFooter {
 
 impl GuideWithoutFooter {
     /// Whether the records are a footer: metadata and entries in exactly the bytes that a writer produces, one entry
-    /// per chunk, in the order of the file. The check is strict because a user's records can be messages of a similar
-    /// form. After damage, chunks may have been lost or found by mistake, so their number is not compared.
-    fn is_footer(&self, begin: u64, decoded: &Decoded) -> bool {
+    /// per chunk before `limit`, in the order of the file. The check is strict because a user's records can be messages
+    /// of a similar form. After damage, chunks may have been lost or found by mistake, so their number is not compared.
+    fn is_footer(&self, limit: u64, decoded: &Decoded) -> bool {
         let first = decoded.row(0).unwrap_or(&[]);
         let Ok(Some(metadata)) = Metadata::read(first) else { return false };
         let (mut again, mut last) = (Vec::new(), 0);
@@ -209,17 +211,17 @@ impl GuideWithoutFooter {
                 let Ok(entry) = FooterEntry::read(record) else { return false };
                 again.clear();
                 entry.put(&mut again);
-                let offset = entry.offset.filter(|&offset| (last + 1..begin).contains(&offset));
-                last = offset.unwrap_or(begin);
+                let offset = entry.offset.filter(|&offset| offset > last && offset < limit);
+                last = offset.unwrap_or(limit);
                 offset.is_some() && entry.records.is_some() && again == record
             })
     }
 }
 
-/// Whether all records are postscripts that name a footer before `begin`.
-fn is_postscript(begin: u64, decoded: &Decoded) -> bool {
+/// Whether all records are postscripts that name a footer before `limit`.
+fn is_postscript(limit: u64, decoded: &Decoded) -> bool {
     (0..decoded.rows() as u64).all(|row| {
         let postscript = decoded.row(row).and_then(|record| Postscript::read(record).ok().flatten());
-        postscript.is_some_and(|p| p.magic == MAGIC && p.footer_offset < begin)
+        postscript.is_some_and(|p| p.magic == MAGIC && p.footer_offset < limit)
     })
 }

@@ -192,7 +192,9 @@ impl<'a> Repair<'a> {
         let finder = EndFinder::new();
         let mut begin = range.start;
         let known = run.start..run.end.min(self.written);
+        let mut is_as_stored = false;
         for sample in known.clone() {
+            is_as_stored = self.samples.offset(sample) == begin;
             self.samples.set_offset(sample, begin);
             if range.end < begin || self.budget == 0 {
                 return Ok(self.give_up(run, sample));
@@ -220,11 +222,22 @@ impl<'a> Repair<'a> {
             }
         }
         // No sound sample confirms where the last of them ends.
-        self.found.push(known.clone());
-        if known.end < run.end {
-            self.lost.push(known.end..run.end);
+        let end = if is_as_stored { known.end } else { self.confirmed_end(known.clone()) };
+        if end == run.start {
+            return Ok(false);
         }
-        Ok(!known.is_empty())
+        self.found.push(run.start..end);
+        if end < run.end {
+            self.lost.push(end..run.end);
+        }
+        Ok(true)
+    }
+
+    /// The end of the samples in `found`, without the empty ones at its end. An empty sample has the checksum 0, and so
+    /// has an entry that was lost. So only a sample after it confirms it.
+    fn confirmed_end(&self, found: Range<u64>) -> u64 {
+        let is_confirmed = |&sample: &u64| self.samples.checksum(sample) != 0;
+        found.clone().rev().find(is_confirmed).map_or(found.start, |last| last + 1)
     }
 
     /// Where a sample that begins at `range.start` ends. If it is the last but one, the last one must fit as well.
@@ -253,11 +266,12 @@ impl<'a> Repair<'a> {
 
     /// The end of `sample` was not found. Those before it in `run` were, without a confirmation from behind.
     fn give_up(&mut self, run: Range<u64>, sample: u64) -> bool {
-        if sample == run.start {
+        let end = self.confirmed_end(run.start..sample);
+        if end == run.start {
             return false;
         }
-        self.found.push(run.start..sample);
-        self.lost.push(sample..run.end);
+        self.found.push(run.start..end);
+        self.lost.push(end..run.end);
         true
     }
 
