@@ -179,6 +179,8 @@ def minimise(targets: list[str]) -> None:
         done = subprocess.run(command, cwd=HERE, capture_output=True, env={**os.environ, "ASAN_OPTIONS": ASAN})
         if done.returncode:
             sys.exit(f"{target}: {done.stderr[-2000:].decode(errors='replace')}")
+        if not any(kept.iterdir()):
+            sys.exit(f"{target} did not run: {done.stderr[-2000:].decode(errors='replace')}")
         taken, reached = corpus.pack(target, kept)
         shutil.rmtree(kept)
         print(f"{target}: {taken} of {reached} inputs, {corpus.stored(target).stat().st_size:,} bytes", flush=True)
