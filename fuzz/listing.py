@@ -1,55 +1,44 @@
 """Fuzzes the parser of packed listings, with atheris (libFuzzer for Python).
 
-    python fuzz/listing.py [-runs=10000000] [other flags of libFuzzer] [FOLDER ...]
+    python fuzz/listing.py [flags of libFuzzer] [FOLDER ...]
+    python fuzz/listing.py --seed FOLDER                     write first inputs, from the cases of the tests
 
-An input is the pickle after the magic bytes. The rule: a listing that obeys every limit, or a `FormatError`.
+`fuzz/run.py` runs it as the target `listing`.
 """
 
 from __future__ import annotations
 
+import pickle
+import shlex
 import sys
 from collections import OrderedDict
-
-import atheris
-
-with atheris.instrument_imports(include=["anyrecord._listing"]):
-    from anyrecord import _listing
-from anyrecord.errors import FormatError
-
-RECORDS = 50
+from pathlib import Path
 
 
-def ordered(tree: _listing.Tree) -> OrderedDict[str, object]:
-    """The tree as FFRecord stores it."""
-    return OrderedDict((name, ordered(node) if isinstance(node, dict) else node) for name, node in tree.items())
+def seed(folder: Path) -> None:
+    """Writes listings of every protocol, and the hostile ones of the tests."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+    from folder.listings import HOSTILE, UNSAFE_TO_UNPACK
+
+    tree = OrderedDict(a=0, d=OrderedDict({"b": 1, "ä\udcff": 300, "e": OrderedDict()}), f=70_000)
+    cases = [pickle.dumps(each, protocol) for each in (tree, *UNSAFE_TO_UNPACK.values()) for protocol in range(6)]
+    for number, data in enumerate([*cases, *HOSTILE.values()]):
+        if len(data) <= 4096:
+            (folder / f"seed-{number}").write_bytes(data)
 
 
-def parse(record: bytes) -> _listing.Listing:
-    """Parses the last record of a file of 51 records."""
-    return _listing.Listing.parse(record, path="packed.ffr", number=RECORDS, offset=1000)
+def fuzz() -> None:
+    import atheris
 
-
-def check(data: bytes) -> None:
-    """Parses one input, and checks what it gives."""
-    try:
-        listing = parse(_listing.MAGIC + data)
-    except FormatError as error:
-        assert error.path == "packed.ffr" and error.record == RECORDS
-        return
-    numbers = set()
-    for path, node in _listing.walk(listing.tree):
-        name = path.rsplit("/", 1)[-1]
-        assert name not in ("", ".", "..") and "\0" not in name and _listing.name_bytes(name) <= 255
-        assert path.count("/") < _listing.MAX_DEPTH and _listing.name_bytes(path) <= _listing.MAX_PATH_BYTES
-        if isinstance(node, int):
-            assert type(node) is int and 0 <= node < RECORDS and node not in numbers
-            numbers.add(node)
-        else:
-            assert type(node) is dict
-    assert len(numbers) == listing.num_files
-    assert parse(_listing.dump(ordered(listing.tree))) == listing
+    with atheris.instrument_imports(include=["anyrecord._listing"]):
+        from listing_rules import check
+    # To minimise a corpus, libFuzzer starts this program again, with a shell.
+    atheris.Setup([shlex.join([sys.executable, __file__]), *sys.argv[1:]], check)
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, check)
-    atheris.Fuzz()
+    if sys.argv[1:2] == ["--seed"]:
+        seed(Path(sys.argv[2]))
+    else:
+        fuzz()

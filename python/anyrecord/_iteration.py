@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from operator import index
 from typing import TYPE_CHECKING, Any, Generic, Protocol, SupportsIndex, TypeVar
 
 from anyrecord._calls import stop_iteration_error
-from anyrecord._numbers import whole_number
+from anyrecord._numbers import shown, state_numbers, whole_number
 
 if TYPE_CHECKING:
     from anyrecord import _core
@@ -30,15 +29,11 @@ class _Sequence(Protocol[T]):
 
 def position_of(state: Mapping[str, int], length: int, fingerprint: int) -> int:
     """The position in a saved state of an iterator. Raises ValueError if the state is not of the same view."""
-    try:
-        position, its_length, its_fingerprint = (index(state[key]) for key in ("position", "length", "fingerprint"))
-    except (KeyError, TypeError, IndexError):
-        raise ValueError(
-            f"this is not the state of an iterator; pass what state_dict() returned, not {state!r}"
-        ) from None
+    keys = ("position", "length", "fingerprint")
+    position, its_length, its_fingerprint = state_numbers(state, keys, "an iterator")
     if its_length != length:
         raise ValueError(
-            f"the state is from another view: that view has {its_length} records, this one has {length}; "
+            f"the state is from another view: that view has {shown(its_length)} records, this one has {length}; "
             "resume from the same files with the same shuffle, shard and slice"
         )
     if its_fingerprint != fingerprint:
@@ -47,7 +42,7 @@ def position_of(state: Mapping[str, int], length: int, fingerprint: int) -> int:
             "resume from the same files with the same shuffle (seed and epoch), shard and slice"
         )
     if not 0 <= position <= length:
-        raise ValueError(f"this is not the state of an iterator: position {position!r} is not in 0 to {length}")
+        raise ValueError(f"this is not the state of an iterator: position {shown(position)} is not in 0 to {length}")
     return position
 
 

@@ -149,6 +149,8 @@ def _check_name(name: str, place: _Place) -> int:
 
 
 def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return "a folder"  # which may be deeper than the stack, and as large as the listing
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:50]}..."
 

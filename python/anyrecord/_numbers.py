@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from operator import index
 from typing import Any, SupportsIndex
 
-__all__ = ["MOST_COUNT", "MOST_NUMBER", "MOST_THREADS", "integer", "optional_number", "whole_number"]
+__all__ = [
+    "MOST_COUNT",
+    "MOST_NUMBER",
+    "MOST_THREADS",
+    "integer",
+    "optional_number",
+    "shown",
+    "state_numbers",
+    "whole_number",
+]
 
 MOST_THREADS = 1024
 """The largest number of threads."""
@@ -48,7 +58,7 @@ def integer(name: str, value: SupportsIndex) -> int:
     try:
         return _index(value)
     except TypeError:
-        text = f"{name}={_shown(value)} is not valid: it must be a whole number, not {type(value).__name__}"
+        text = f"{name}={shown(value)} is not valid: it must be a whole number, not {type(value).__name__}"
         raise TypeError(text) from None
 
 
@@ -61,7 +71,7 @@ def _index(value: Any) -> int:
 
 def _wrong(name: str, value: object, least: int, most: int | None) -> str:
     above = "up" if most is None else f"to {_limit(most)}"
-    return f"{name}={_shown(value)} is not valid: it must be a whole number from {least} {above}"
+    return f"{name}={shown(value)} is not valid: it must be a whole number from {least} {above}"
 
 
 def _limit(most: int) -> str:
@@ -72,9 +82,26 @@ def _limit(most: int) -> str:
     return f"2**{power - 1}" if power > 32 and most == 2 ** (power - 1) else str(most)
 
 
-def _shown(value: object) -> str:
+def state_numbers(state: Mapping[str, int], keys: Iterable[str], of: str) -> list[int]:
+    """The whole numbers in the saved state of an iterator or a sampler (`of`). Raises ValueError if one is missing.
+
+    >>> state_numbers({"position": 3}, ["position"], "an iterator")
+    [3]
+    >>> state_numbers({"position": True}, ["position"], "an iterator")
+    Traceback (most recent call last):
+    ValueError: this is not the state of an iterator; pass what state_dict() returned, not {'position': True}
+    """
+    try:
+        return [_index(state[key]) for key in keys]
+    except (LookupError, TypeError, ValueError):
+        text = f"this is not the state of {of}; pass what state_dict() returned, not {shown(state)}"
+        raise ValueError(text) from None
+
+
+def shown(value: object) -> str:
+    """A value in a message, cut if it is long."""
     try:
         text = repr(value)
-    except Exception:  # an int of thousands of digits has no repr, and the repr of a user's class may raise
+    except Exception:  # a number of thousands of digits has no repr, a deep list neither, and that of a class may raise
         return f"<{type(value).__name__}>"
     return text if len(text) <= 60 else f"{text[:50]}..."

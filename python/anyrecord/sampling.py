@@ -15,12 +15,11 @@ import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
-from operator import index
 from typing import Generic, Literal, SupportsIndex, TypeAlias, TypeVar, get_args
 
 from anyrecord import _core
 from anyrecord._mapped import MappedRecords
-from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
+from anyrecord._numbers import MOST_COUNT, optional_number, shown, state_numbers, whole_number
 from anyrecord._records import Records
 
 __all__ = ["ElasticLoader", "ElasticSampler", "Share", "Tail"]
@@ -197,21 +196,17 @@ class ElasticSampler:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Continues from the state. The number of ranks, workers and records in a batch can differ from before."""
-        try:
-            epoch, position, length, order = (index(state[key]) for key in ("epoch", "position", "length", "order"))
-        except (KeyError, TypeError, IndexError):
-            raise ValueError(
-                f"this is not the state of a sampler; pass what state_dict() returned, not {state!r}"
-            ) from None
+        keys = ("epoch", "position", "length", "order")
+        epoch, position, length, order = state_numbers(state, keys, "a sampler")
         if length != self.num_records:
             raise ValueError(
-                f"the state is from another data set: that one has {length} records, this one {self.num_records}; "
-                "resume with the same data"
+                f"the state is from another data set: that one has {shown(length)} records, "
+                f"this one {self.num_records}; resume with the same data"
             )
         if order != self._fingerprint():
             raise ValueError("the state is from another order; resume with the same seed, shuffle, window and block")
         if not 0 <= position <= length:
-            raise ValueError(f"this is not the state of a sampler: position {position} is not in 0 to {length}")
+            raise ValueError(f"this is not the state of a sampler: position {shown(position)} is not in 0 to {length}")
         epoch = whole_number("epoch", epoch)
         # The end of an epoch is the same position as the beginning of the next one. A loader that resumes lazily loads
         # a state at the end of an epoch after `set_epoch` has already chosen the next epoch.

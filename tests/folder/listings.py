@@ -66,6 +66,9 @@ def deep(levels: int, name: str = "d") -> bytes:
     return pickle.dumps(nested, protocol=4)
 
 
+# Text, and folders in each other that are deeper than Python's stack. The memo has the class at 0, the text at 1.
+TOWER = b"\x80\x04" + CLASS + b"q\x00" + name("d") + b"q\x01h\x00)R" + b"h\x01h\x00)R" * 3000 + b"s" * 3000
+
 HOSTILE: dict[str, bytes] = {
     "runs a function": pickle.dumps(Touches()),
     "runs a function in a value": pickle.dumps(OrderedDict(a=Touches())),
@@ -149,6 +152,10 @@ HOSTILE: dict[str, bytes] = {
     "READONLY_BUFFER": b"\x80\x05\x98.",
     "only marks": b"\x80\x04" + b"(" * 100_000 + b".",
     "only folders in each other": b"\x80\x04" + (NEW + b"(" + name("d")) * 5000 + b".",
+    "deep folders as a name": TOWER + b"q\x02h\x00)Rh\x02K\x00s.",
+    "deep folders as a class": TOWER + b"\x93.",
+    "deep folders as arguments": TOWER + b"R.",
+    "deep folders as a module": TOWER + b"h\x01\x93.",
     "a name with a newline's escape, protocol 0": b"V..\\u002f..\n.",
     "nothing": b"",
 }
