@@ -6,6 +6,7 @@ set, and a later writer succeeds. `recover` is killed in the same way.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Literal
 
@@ -142,7 +143,7 @@ def _recover(stage: Stage, keep: Keep, kept: Files, was_interrupted: bool) -> li
     assert stage.scene.target is not None
     path, violations = stage.stage / stage.scene.target, []
     done = anyrecord.recover(path, keep=keep)
-    if bool(done) != was_interrupted or done.kept != (keep if was_interrupted else None):
+    if done.interrupted != was_interrupted or done.kept != (keep if was_interrupted else None):
         violations.append(f"recover does not tell the truth: {done}")
     if was_interrupted and {Path(name).name for name in done.paths} != _names_of_set(stage, keep):
         violations.append(f"recover names other files: {done.paths}")
@@ -165,7 +166,9 @@ def _check_later_writer(stage: Stage) -> list[str]:
     """Whatever was left, the next writer of the name succeeds."""
     was_published = stage.visible() == stage.new
     try:
-        stage.scene.act(stage.sources, stage.stage)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # it tells of what the killed writer left
+            stage.scene.act(stage.sources, stage.stage)
     except FileExistsError as error:
         return [] if was_published and not stage.scene.again else [f"a later writer failed: {error}"]
     except Exception as error:
