@@ -56,7 +56,7 @@ def places(file: Framed, most: int | None = None) -> list[int]:
 def saved(data: bytes, format: str | None, *, strict: bool = False) -> tuple[list[bytes], anyrecord.Salvaged]:
     """The records that `salvage` returns."""
     out = io.BytesIO()
-    report = anyrecord.salvage(data, out, format=format, strict=strict, target_format="tfrecord", threads=1)
+    report = anyrecord.salvage(data, out, source_format=format, strict=strict, format="tfrecord", threads=1)
     records, stored, at = [], out.getvalue(), 0
     while at < len(stored):
         (length,) = struct.unpack_from("<Q", stored, at)

@@ -141,7 +141,7 @@ def convert(
         if function is not None and not callable(function):
             raise TypeError(f"{what} needs a function, not {type(function).__name__}")
     sharding = sharding_of(shards, shard_bytes, shard_records)
-    into_folder = is_folder_target(name, format, sharding, "format=")
+    into_folder = is_folder_target(name, format, sharding)
     if into_folder and view is not None:
         raise ValueError(
             f"{name} is a folder, which gets one file for each source file; pass a file name to convert open records"

@@ -23,12 +23,12 @@ class Target:
     files: list[FileRange]
 
 
-def is_folder_target(name: str, format: str | None, sharding: tuple[str, int], keyword: str) -> bool:
-    """Whether the target is a folder, which gets one file for each source file. `keyword`: what chooses its format."""
+def is_folder_target(name: str, format: str | None, sharding: tuple[str, int]) -> bool:
+    """Whether the target is a folder, which gets one file for each source file."""
     if not os.path.isdir(name) and not is_folder_name(name):
         return False
     if format is None:
-        raise ValueError(f"{name} is a folder: pass {keyword} to choose the format of the new files")
+        raise ValueError(f"{name} is a folder: pass format= to choose the format of the new files")
     if sharding[0] != "one":
         raise ValueError(f"{name} is a folder, which gets one file for each source; pass a file name to write shards")
     return True

@@ -101,7 +101,6 @@ def salvage(
     *,
     format: str | None = None,
     strict: bool = False,
-    target_format: str | None = None,
     overwrite: bool = False,
     durable: bool = True,
     shards: SupportsIndex | None = None,
@@ -109,6 +108,7 @@ def salvage(
     shard_records: SupportsIndex | None = None,
     threads: SupportsIndex | None = None,
     progress: Callable[[int, int], object] | None = None,
+    source_format: str | None = None,
     limits: Limits | None = None,
     **options: Unpack[FormatOptions],
 ) -> Salvaged:
@@ -130,11 +130,11 @@ def salvage(
     Without a `target`, nothing is written: the report says what could be saved.
 
     `target` is anything that `create` and `convert` take: a file of any format, shards, a file object, or a folder,
-    which gets one file for each source file. Its suffix chooses its format, unless you pass `target_format`. Options
+    which gets one file for each source file. Its suffix chooses its format, unless you pass `format`. Options
     of that format, `overwrite`, `durable`, `shards`, `shard_bytes` and `shard_records` are those of `convert`. The new
     files appear only when they are complete, and their records are compared with what was saved.
 
-    - `format`: the format of the source. By default the bytes decide, else the suffix, else a search for records. For
+    - `source_format`: the format of the source. By default the bytes decide, else the suffix, else a search for records. For
       a temporary file of a writer, the suffix is that of the file it was to become.
     - `strict=True` leaves out records that were found by search. After damage, the next record is found from the table
       of the file if there is one. Where there is none, it is searched for. A record that itself contains a record file
@@ -157,7 +157,7 @@ def salvage(
     files = None if _is_storage(source) else _whole(expand(source))  # type: ignore[arg-type]  # paths
     saving = Saving(
         writer=None,
-        reading=open_options(format=format, limits=limits),
+        reading=open_options(format=source_format, limits=limits),
         strict=bool(strict),
         threads=cores() if threads is None else threads_option(threads) or 1,
         split=None,
@@ -165,7 +165,7 @@ def salvage(
         total=0,
     )
     if target is None:
-        given = {"target_format": target_format, "shards": shards, "shard_bytes": shard_bytes, **options}
+        given = {"format": format, "shards": shards, "shard_bytes": shard_bytes, **options}
         given["shard_records"] = shard_records
         if named := [keyword for keyword, value in given.items() if value is not None]:
             raise ValueError(f"{named[0]}= is for a target; pass one")
@@ -175,11 +175,11 @@ def salvage(
     sharding = sharding_of(shards, shard_bytes, shard_records)
     if name is None and sharding[0] != "one":
         raise ValueError("shards cannot be written to a file object; pass a path")
-    into_folder = name is not None and is_folder_target(name, target_format, sharding, "target_format=")
+    into_folder = name is not None and is_folder_target(name, format, sharding)
     if into_folder and files is None:
         raise ValueError(f"{name} is a folder, which gets one file for each source file; pass a file name")
     creating = Creating(
-        format=target_format or format_of(name, "target_format="),
+        format=format or format_of(name),
         overwrite=bool(overwrite),
         durable=bool(durable),
         threads=cores() if threads is None else threads_option(threads),

@@ -317,13 +317,13 @@ def refuse_unknown_options(function: str, options: Mapping[str, object]) -> None
             raise TypeError(f"{function}() got an unexpected keyword argument {keyword!r}")
 
 
-def format_of(path: str | None, keyword: str = "format=") -> str:
-    """Returns the format that the suffix of a path chooses. `keyword`: what chooses it if there is no suffix."""
+def format_of(path: str | None) -> str:
+    """Returns the format that the suffix of a path chooses."""
     if path is None:
-        raise ValueError(f"a file object has no suffix: pass {keyword}, one of {', '.join(_core.formats())}")
+        raise ValueError(f"a file object has no suffix: pass format=, one of {', '.join(_core.formats())}")
     format = _core.format_of_suffix(path)
     if format is None:
-        raise ValueError(f"{path} has no known suffix: pass {keyword}, one of {', '.join(_core.formats())}")
+        raise ValueError(f"{path} has no known suffix: pass format=, one of {', '.join(_core.formats())}")
     return format
 
 

@@ -21,7 +21,7 @@ def file_bytes(format: str, records: list[bytes], **options: Any) -> bytes:
 def saved_and_report(data: Any, format: str | None = None, **options: Any) -> tuple[list[bytes], anyrecord.Salvaged]:
     """What `salvage` saves, and its report."""
     out = io.BytesIO()
-    report = anyrecord.salvage(data, out, format=format, target_format="tfrecord", **options)
+    report = anyrecord.salvage(data, out, source_format=format, format="tfrecord", **options)
     records = list(anyrecord.open(out.getvalue(), format="tfrecord"))
     assert report.records == len(records)
     return records, report

@@ -1,4 +1,4 @@
-"""Which format a damaged file is of: `format=`, else its bytes, else its name, else what a search finds."""
+"""Which format a damaged file is of: `source_format=`, else its bytes, else its name, else what a search finds."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_riegeli_is_read_if_asked_for() -> None:
 def test_an_unrecognisable_file_is_an_error_that_says_what_to_pass(data: bytes) -> None:
     Path("unknown.bin").write_bytes(data)
     for source in (data, "unknown.bin"):
-        with pytest.raises(anyrecord.RecordError, match="pass format="):
+        with pytest.raises(anyrecord.RecordError, match="pass source_format="):
             anyrecord.salvage(source)
 
 
 def test_a_file_that_could_be_of_two_formats_is_an_error_that_says_what_to_pass() -> None:
     two = b"\xff" * 20 + file_bytes("tfrecord", RECORDS) + b"\xff" * 20 + file_bytes("recordio", RECORDS)
-    with pytest.raises(anyrecord.FormatError, match=r"recordio, tfrecord; pass format="):
+    with pytest.raises(anyrecord.FormatError, match=r"recordio, tfrecord; pass source_format="):
         anyrecord.salvage(two)
     assert saved(two, "tfrecord") == RECORDS
     assert saved(two, "recordio") == RECORDS

@@ -188,7 +188,7 @@ else:                       # a copy of a chunk header at every place of a Riege
     with anyrecord.create(f, format="array_record", codec="none", group_size=1) as out:
         out.write(b"x" * 60000)
     data = f.getvalue()[:64] + f.getvalue()[64:104] * 30000
-report = anyrecord.salvage(b"?" * (kind == "recordio") + data, format=kind)
+report = anyrecord.salvage(b"?" * (kind == "recordio") + data, source_format=kind)
 print(report.records, report.skipped_count > 0)
 """
 

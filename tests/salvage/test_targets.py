@@ -70,7 +70,7 @@ def test_shards_are_equal_and_in_order(damaged: str) -> None:
     assert list(anyrecord.open("b.ffr@4")) == KEPT
     assert len(anyrecord.salvage(damaged, "c.ffr", shard_records=100).paths) == 3
     assert [
-        len(anyrecord.open(path)) for path in anyrecord.salvage(b"", "d.ffr", format="tfrecord", shards=2).paths
+        len(anyrecord.open(path)) for path in anyrecord.salvage(b"", "d.ffr", source_format="tfrecord", shards=2).paths
     ] == [0, 0]
 
 
@@ -83,10 +83,10 @@ def test_several_sources_go_to_one_file_or_to_a_folder(damaged: str) -> None:
         os.path.getsize(damaged) + os.path.getsize("good.recordio"),
     )
     assert list(anyrecord.open("b.ffr")) == [*KEPT, b"more"]
-    done = anyrecord.salvage([damaged, "good.recordio"], "folder/", target_format="array_record")
+    done = anyrecord.salvage([damaged, "good.recordio"], "folder/", format="array_record")
     assert [os.path.basename(path) for path in done.paths] == ["bad.array_record", "good.array_record"]
     assert list(anyrecord.open("folder")) == [*KEPT, b"more"]
-    with pytest.raises(ValueError, match="target_format="):
+    with pytest.raises(ValueError, match="format="):
         anyrecord.salvage(damaged, "folder")
 
 
@@ -124,10 +124,10 @@ def test_a_target_is_not_replaced_unless_asked_for_and_a_source_never(damaged: s
 
 def test_nothing_is_published_if_a_later_source_cannot_be_read(damaged: str) -> None:
     Path("unknown").write_bytes(os.urandom(1000))
-    with pytest.raises(anyrecord.FormatError, match="pass format="):
+    with pytest.raises(anyrecord.FormatError, match="pass source_format="):
         anyrecord.salvage([damaged, "unknown"], "b.ffr")
-    with pytest.raises(anyrecord.FormatError, match="pass format="):
-        anyrecord.salvage([damaged, "unknown"], "folder/", target_format="ffrecord")
+    with pytest.raises(anyrecord.FormatError, match="pass source_format="):
+        anyrecord.salvage([damaged, "unknown"], "folder/", format="ffrecord")
     assert sorted(name for name in os.listdir() if name != "folder") == ["bad.tfrecord", "unknown"]
     assert os.listdir("folder") == []
 
@@ -136,11 +136,11 @@ def test_nothing_is_published_if_a_later_source_cannot_be_read(damaged: str) -> 
     ("options", "message"),
     [
         ({"shards": 2}, "pass one"),
-        ({"target_format": "ffrecord"}, "pass one"),
+        ({"format": "ffrecord"}, "pass one"),
         ({"codec": "zstd"}, "pass one"),
         ({"target": "b.ffr", "codec": "zstd"}, "codec"),
-        ({"target": "b.unknown"}, "target_format=|format="),
-        ({"target": io.BytesIO(), "target_format": "ffrecord", "shards": 2}, "file object"),
+        ({"target": "b.unknown"}, "format="),
+        ({"target": io.BytesIO(), "format": "ffrecord", "shards": 2}, "file object"),
         ({"format": "unknown"}, "unknown format"),
     ],
 )
@@ -180,9 +180,7 @@ def test_progress_into_a_folder_has_one_total(damaged: str) -> None:
     for source in sources:
         Path(source).write_bytes(Path(damaged).read_bytes())
     seen: list[tuple[int, int]] = []
-    anyrecord.salvage(
-        sources, "saved/", target_format="ffrecord", progress=lambda done, total: seen.append((done, total))
-    )
+    anyrecord.salvage(sources, "saved/", format="ffrecord", progress=lambda done, total: seen.append((done, total)))
     total = 3 * os.path.getsize(damaged)
     assert {found for _, found in seen} == {total}
     assert seen == sorted(seen)
@@ -190,7 +188,7 @@ def test_progress_into_a_folder_has_one_total(damaged: str) -> None:
 
 
 def test_errors_name_the_right_way_out(damaged: str) -> None:
-    with pytest.raises(ValueError, match="target_format="):
+    with pytest.raises(ValueError, match="format="):
         anyrecord.salvage(damaged, "without_suffix")
     with pytest.raises(TypeError, match=r"records\.paths"):
         anyrecord.salvage(anyrecord.open(damaged))  # type: ignore[arg-type]

@@ -131,6 +131,8 @@ impl<'w> ReadCheck<'w> {
         match self.whole.records.get(index as usize) {
             Some(Some(record)) if record != found => Some(format!("record {index} is another one")),
             Some(_) => None,
+            // The file was damaged before, and this change may have repaired it.
+            None if self.whole.records.iter().any(Option::is_none) => None,
             None => Some(format!("record {index} does not exist")),
         }
     }

@@ -91,7 +91,7 @@ fn unknown(storage: &dyn Storage, found: &[&Format]) -> Error {
         [] => format!("{} bytes without a record of any format", storage.len()),
         _ => format!("what could be records of {}", found.join(", ")),
     };
-    error.at(0).expected(format_args!("one of {}", names.join(", "))).found(what).hint("pass format=")
+    error.at(0).expected(format_args!("one of {}", names.join(", "))).found(what).hint("pass source_format=")
 }
 
 #[cfg(test)]
