@@ -134,8 +134,8 @@ def salvage(
     of that format, `overwrite`, `durable`, `shards`, `shard_bytes` and `shard_records` are those of `convert`. The new
     files appear only when they are complete, and their records are compared with what was saved.
 
-    - `source_format`: the format of the source. By default the bytes decide, else the suffix, else a search for records. For
-      a temporary file of a writer, the suffix is that of the file it was to become.
+    - `source_format`: the format of the source. By default the bytes decide, else the suffix, else a search for
+      records. For a temporary file of a writer, the suffix is that of the file it was to become.
     - `strict=True` leaves out records that were found by search. After damage, the next record is found from the table
       of the file if there is one. Where there is none, it is searched for. A record that itself contains a record file
       can then be taken for records. `found` says which records these are.

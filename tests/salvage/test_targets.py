@@ -141,7 +141,7 @@ def test_nothing_is_published_if_a_later_source_cannot_be_read(damaged: str) -> 
         ({"target": "b.ffr", "codec": "zstd"}, "codec"),
         ({"target": "b.unknown"}, "format="),
         ({"target": io.BytesIO(), "format": "ffrecord", "shards": 2}, "file object"),
-        ({"format": "unknown"}, "unknown format"),
+        ({"source_format": "unknown"}, "unknown format"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(damaged: str, options: dict[str, Any], message: str) -> None:
