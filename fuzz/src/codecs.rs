@@ -54,25 +54,29 @@ fn check_compression(codec: Codec, mode: u8, input: &mut Input<'_>, size: usize,
 fn check_codec(codec: Codec, packed: &[u8], size: usize, limits: &Limits) -> Option<Vec<u8>> {
     with_cx(limits, |cx| {
         let mut out = vec![0; size];
-        let at_once = codec.decompress(packed, &mut out);
-        check_error(&at_once);
-        let mut appended = Vec::new();
-        let result = codec.append(packed, size as u64, &mut appended, &mut cx.budget.nothing(), cx);
-        assert_eq!(result.is_ok(), at_once.is_ok(), "{codec:?}: {at_once:?} and appended {result:?}");
-        let mut behind = b"front".to_vec();
-        let result = codec.append(packed, size as u64, &mut behind, &mut cx.budget.nothing(), cx);
-        assert_eq!(result.is_ok(), at_once.is_ok(), "{codec:?}: {at_once:?} and appended {result:?}");
+        let mut decoded = codec.decompress(packed, &mut out);
+        check_error(&decoded);
         if size > AT_ONCE {
+            // The output is the window of large data, so a frame may have blocks that are larger than its window.
             let mut paced = vec![0; size];
             let result = codec.decompress_paced(packed, &mut paced, cx);
-            assert_eq!(result.is_ok(), at_once.is_ok(), "{codec:?}: {at_once:?} and paced {result:?}");
-            assert!(at_once.is_err() || paced == out);
+            check_error(&result);
+            assert!(decoded.is_err() || result.is_ok() && paced == out, "{codec:?}: only paced {result:?}");
+            (decoded, out) = (result, paced);
         }
-        if at_once.is_err() {
+        let mut appended = Vec::new();
+        let result = codec.append(packed, size as u64, &mut appended, &mut cx.budget.nothing(), cx);
+        assert_eq!(result.is_ok(), decoded.is_ok(), "{codec:?}: {decoded:?} and appended {result:?}");
+        let mut behind = b"front".to_vec();
+        let result = codec.append(packed, size as u64, &mut behind, &mut cx.budget.nothing(), cx);
+        assert_eq!(result.is_ok(), decoded.is_ok(), "{codec:?}: {decoded:?} and appended {result:?}");
+        if decoded.is_err() {
             return None;
         }
         assert!(appended == out && behind.strip_prefix(b"front") == Some(&out));
-        check_pieces(codec, packed, &out);
+        if size <= AT_ONCE {
+            check_pieces(codec, packed, &out);
+        }
         Some(out)
     })
 }

@@ -28,7 +28,9 @@ pub fn salvage(data: &[u8]) {
     }
     let lenient = saved(Some(format), &file, false);
     let strict = saved(Some(format), &file, true);
-    let (Ok(lenient), Ok(strict)) = (lenient, strict) else { panic!("the format is given, so there is a report") };
+    let (Ok(lenient), Ok(strict)) = (lenient, strict) else {
+        panic!("the format is given, so there is a report")
+    };
     assert_eq!(strict.found_by_search, 0);
     assert!(strict.records <= lenient.records);
     if let Some(count) = count(format, &file) {
