@@ -141,7 +141,8 @@ fn a_limit_of_temporary_files_is_no_damage() {
     let file = write(&options("none", 1), &counter(3000));
     let limits = Limits { spool_bytes: 1, ..Limits::default() };
     let options = ReadOptions { table: TableHome::Disk, limits, ..ReadOptions::default() };
-    assert!(matches!(open(&ARRAY_RECORD, &file, &options).err().map(|e| e.kind()), Some(Kind::Limit)));
+    let opened = open(&ARRAY_RECORD, &file, &options);
+    assert!(opened.is_err_and(|error| matches!(error.kind(), Kind::Limit)));
     let files = FileSet::new(&limits);
     let budget = Budget::new(&limits, &files);
     let storage = Memory::new("file", &file[..]);
