@@ -27,6 +27,12 @@ fn check(data: &[u8], most: usize, limits: &Limits) {
     if mode & 4 != 0 {
         return check_compression(codec, mode, &mut input, size, limits);
     }
+    if mode & 8 != 0 {
+        // The last three bytes, which can be an element of snappy that copies 64 bytes, are repeated.
+        let (front, element) = input.0.split_at(input.0.len().saturating_sub(3));
+        check_codec(codec, &[front, &element.repeat(size / 64)].concat(), size, limits);
+        return;
+    }
     check_codec(codec, input.rest(), size, limits);
 }
 
