@@ -48,6 +48,10 @@ fn main() -> Outcome {
     seed_journal()?;
     seed_transitions()?;
     seed_damage()?;
+    seed_salvage()?;
+    seed_large_codecs()?;
+    seed_options()?;
+    seed_lone_records()?;
     save("write_options", "codec", &[0, 0, 0, 1, 1, 0x80, 3])?;
     save("transposed_states", "one", &[4, 1, 0, 0, 0, 1, 3, 0, 0, 0, 0])?;
     seed_round_trips()
@@ -368,8 +372,195 @@ fn seed_damage() -> Outcome {
     Ok(())
 }
 
+/// Small files with damage at every byte, cut at every byte, and unfinished.
+fn seed_salvage() -> Outcome {
+    let records: Vec<Vec<u8>> = (1..5u8).map(|i| vec![i * 7; 5 + usize::from(i)]).collect();
+    let new = WriteOptions::default;
+    let cases = [
+        ("ffrecord", new()),
+        ("recordio", new().with_text("codec", "none").with_int("chunk_bytes", 20)),
+        ("recordio", new().with_text("codec", "snappy").with_int("chunk_bytes", 20)),
+        ("tfrecord", new()),
+        ("tfrecord", new().with_text("codec", "gzip")),
+        ("array_record", new().with_text("codec", "none")),
+    ];
+    for (i, (name, options)) in cases.iter().enumerate() {
+        let number = detect::FORMATS.iter().position(|format| format.name == *name).unwrap_or_default();
+        let mode = 2 * number as u8;
+        let file = write(detect::by_name(name)?, options, &records)?;
+        for at in (0..file.len().min(300)).step_by(if i == 0 { 1 } else { 3 }) {
+            let mut damaged = file.clone();
+            damaged[at] ^= 0x41;
+            save("salvage", &format!("{i}-damaged-{at}"), &[&[mode], &damaged[..]].concat())?;
+            save("salvage", &format!("{i}-cut-{at}"), &[&[mode], &file[..at]].concat())?;
+        }
+    }
+    let file = write(detect::by_name("ffrecord")?, &new(), &records)?;
+    let number = detect::FORMATS.iter().position(|format| format.name == "ffrecord").unwrap_or_default();
+    let mode = 2 * number as u8;
+    let edited = |name: &str, edit: &dyn Fn(&mut Vec<u8>)| {
+        let mut edited = file.clone();
+        edit(&mut edited);
+        save("salvage", &format!("edited-{name}"), &[&[mode], &edited[..]].concat())
+    };
+    let entries = |n: usize| {
+        // The entries of the first `n` samples, as a killed writer leaves them.
+        move |file: &mut Vec<u8>| {
+            file[..4].fill(0);
+            file[12 + 4 * n..12 + 16].fill(0);
+            file[28 + 8 * n..28 + 32].fill(0);
+        }
+    };
+    for n in 0..=4 {
+        edited(&format!("unfinished-{n}"), &entries(n))?;
+        edited(&format!("unfinished-cut-{n}"), &|file| {
+            entries(n)(file);
+            file.truncate(file.len() - 9);
+        })?;
+        edited(&format!("unfinished-longer-{n}"), &|file| {
+            entries(n)(file);
+            file.extend([0; 30]);
+        })?;
+    }
+    edited("count", &|file| file[4] = 3)?;
+    edited("count-and-checksum", &|file| file[..5].fill(9))?;
+    edited("two-offsets", &|file| file[28 + 8..28 + 24].fill(1))?;
+    edited("two-checksums", &|file| file[12..20].fill(1))?;
+    edited("two-checksums-apart", &|file| {
+        file[12] ^= 1;
+        file[20] ^= 1;
+    })?;
+    edited("checksum-and-sample", &|file| {
+        file[12] ^= 1;
+        file[62] ^= 1;
+        file[80] ^= 1;
+    })?;
+    edited("all-offsets", &|file| file[28..60].fill(1))?;
+    edited("last-offset", &|file| file[28 + 24..60].fill(1))?;
+    // Samples that begin after a gap, and a damaged first one.
+    let samples: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+    for at in [0, 12, 16, 28, 36, 80] {
+        let mut moved = anyrecord_fuzz::build::ffrecord(&samples, 15);
+        moved[at] ^= 0x41;
+        save("salvage", &format!("moved-{at}"), &[&[mode], &moved[..]].concat())?;
+    }
+    Ok(())
+}
+
+/// Compressed data of more than 4 MiB, with headers and elements that the encoders do not write.
+fn seed_large_codecs() -> Outcome {
+    let size = (4 << 20) + 70_000;
+    let mut packed = Vec::new();
+    Compression { codec: Codec::Zstd, level: 1, window_log: 18 }.compress(&vec![0; size], &mut packed)?;
+    let stated = (size as u32).to_le_bytes();
+    // The frame without its magic bytes and header: the blocks follow the stated size.
+    let at = packed.windows(4).position(|window| window == stated).map_or(9, |at| at + 4);
+    let blocks = &packed[at..];
+    let headers: [(&str, Vec<u8>); 8] = [
+        ("reserved", [&[0xa8], &stated[..]].concat()),
+        ("dictionary", [&[0xa1, 5], &stated[..]].concat()),
+        ("no-dictionary", [&[0xa1, 0], &stated[..]].concat()),
+        ("eight", [&[0xe0], &stated[..], &[0; 4]].concat()),
+        ("two", vec![0x60, 1, 2]),
+        ("one", vec![0x20, 7]),
+        ("none", vec![0, 0x68]),
+        ("none-narrow", vec![0, 0]),
+    ];
+    let zstd = |name: &str, header: &[u8], blocks: &[u8], size: usize| {
+        let mut input = Inverse(vec![2]);
+        input.varint(size as u64).bytes(&[0x28, 0xb5, 0x2f, 0xfd]).bytes(header).bytes(blocks);
+        save("large_codec", &format!("zstd-{name}"), &input.0)
+    };
+    for (name, header) in &headers {
+        zstd(name, header, blocks, size)?;
+    }
+    let unstated = [0, 0x68];
+    zstd("longer", &unstated, &[blocks, b"abc"].concat(), size)?;
+    zstd("cut", &unstated, &blocks[..blocks.len() - 2], size)?;
+    zstd("too-much", &unstated, blocks, size - 1)?;
+    zstd("too-little", &unstated, blocks, size + 1)?;
+    // A literal and other elements, then copies that fill the rest.
+    let whole = 64 * (size / 64);
+    let snappy = |name: &str, front: &[u8], made: usize| {
+        let (mut input, mut block) = (Inverse(vec![3 | 8]), Inverse::default());
+        block.varint((whole + made) as u64).bytes(front).bytes(&[0xfe, 1, 0]);
+        input.varint((whole + made) as u64).bytes(&block.0);
+        save("large_codec", &format!("snappy-{name}"), &input.0)
+    };
+    snappy("short", &[0, b'a'], 1)?;
+    snappy("literal", &[60 << 2, 1, b'a', b'b', 61 << 2, 1, 0, b'c', b'd'], 4)?;
+    snappy("copies", &[0, b'a', 1, 1, 3, 1, 0, 0, 0], 6)?;
+    snappy("before", &[1, 1], 4)?;
+    snappy("zero", &[0, b'a', 1, 0], 5)?;
+    snappy("more", &[0, b'a', 0, b'b'], 1)?;
+    snappy("less", &[0, b'a'], 2)
+}
+
+/// Each option of each format, with a value of each kind.
+fn seed_options() -> Outcome {
+    for format in 0..5u8 {
+        for keyword in 0..10u8 {
+            for (i, value) in [&[0x40, 1][..], &[0x60, 1], &[0x80, 3], &[0x80, 0], &[0, 1]].iter().enumerate()
+            {
+                for codec in [0u8, 1, 3, 4, 5] {
+                    let input = [&[format, 0, 0, codec, keyword][..], value].concat();
+                    save("write_options", &format!("{format}-{keyword}-{i}-{codec}"), &input)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Chunks of one record, of all sizes for which there is code.
+fn seed_lone_records() -> Outcome {
+    for size in [0usize, 1, 100, 300, 3000, 9000, 40_000] {
+        for mode in [0, 1, 2, 3] {
+            let mut chunk = Inverse(vec![mode]);
+            let mut sizes = Inverse::default();
+            sizes.varint(size as u64);
+            chunk.varint(1).varint(size as u64).bytes(&[0]).slice(&sizes.0).bytes(&vec![7; size]);
+            save("simple_chunk", &format!("lone-{size}-{mode}"), &chunk.0)?;
+        }
+    }
+    // A Riegeli file with zeros after its last chunk, and an ArrayRecord file with zeros after its last block.
+    let records: Vec<Vec<u8>> = (0..5u8).map(|i| vec![i; 30]).collect();
+    let options = WriteOptions::default().with_text("codec", "none");
+    let file = write(detect::by_name("array_record")?, &options, &records)?;
+    for zeros in [8, 100, 4096] {
+        let mut short = Inverse(vec![0]);
+        repair::shorten(&[&file[..], &vec![0; zeros]].concat(), &mut short);
+        save("array_record", &format!("zeros-{zeros}"), &short.0)?;
+        save("riegeli", &format!("zeros-{zeros}"), &[&[0], &file[..400], &vec![0; zeros]].concat())?;
+    }
+    Ok(())
+}
+
 /// Every format and codec, with short records, long records and none.
 fn seed_round_trips() -> Outcome {
+    // Messages with submessages and groups, and one with more fields than a state has transitions.
+    let nested = b"\x08\x96\x01\x12\x05hello\x1a\x08\x08\x07\x12\x04nest\x25abcd\x29abcdefgh\x33\x08\x01\x34\x3d\x00\x00\x80\x3f";
+    let mut wide = Vec::new();
+    for field in 1..600u64 {
+        anyrecord::bytes::put_varint(&mut wide, field << 3);
+        wide.push(field as u8 & 0x7f);
+    }
+    let mut messages = Inverse::default();
+    for record in [&nested[..], &wide, &nested[..21], &wide[..300], &wide, b""] {
+        messages.bytes(&[0]).slice(record);
+    }
+    for choice in [0x10u8, 0x14, 0x18, 0x1c, 0x50] {
+        for detail in [0x21u8, 0xf7] {
+            let input = [&[0x1c, choice, detail, 3, 0][..], &messages.0].concat();
+            save("round_trip", &format!("messages-{choice}-{detail}"), &input)?;
+        }
+    }
+    let mut spooled = Inverse(b"\0\x05hello\0\0".to_vec());
+    spooled.bytes(&[0xff]).slice(b"to a temporary file").bytes(b"\0\x03abc\0\0");
+    save("round_trip", "spooled", &[&[0, 3, 0, 2, 0], &spooled.0[..]].concat())?;
+    for good in [0, 1, 2, 3, 4, 200] {
+        save("faulty_output", &format!("spooled-{good}"), &[&[0, good, 3, 0], &spooled.0[..]].concat())?;
+    }
     for choice in 0..=0x7fu8 {
         for (name, records) in [
             ("none", &b""[..]),

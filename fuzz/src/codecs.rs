@@ -27,6 +27,12 @@ fn check(data: &[u8], most: usize, limits: &Limits) {
     if mode & 4 != 0 {
         return check_compression(codec, mode, &mut input, size, limits);
     }
+    if mode & 8 != 0 {
+        // The last three bytes, which can be an element of snappy that copies 64 bytes, are repeated.
+        let (front, element) = input.0.split_at(input.0.len().saturating_sub(3));
+        check_codec(codec, &[front, &element.repeat(size / 64)].concat(), size, limits);
+        return;
+    }
     check_codec(codec, input.rest(), size, limits);
 }
 
@@ -54,25 +60,30 @@ fn check_compression(codec: Codec, mode: u8, input: &mut Input<'_>, size: usize,
 fn check_codec(codec: Codec, packed: &[u8], size: usize, limits: &Limits) -> Option<Vec<u8>> {
     with_cx(limits, |cx| {
         let mut out = vec![0; size];
-        let at_once = codec.decompress(packed, &mut out);
-        check_error(&at_once);
-        let mut appended = Vec::new();
-        let result = codec.append(packed, size as u64, &mut appended, &mut cx.budget.nothing(), cx);
-        assert_eq!(result.is_ok(), at_once.is_ok(), "{codec:?}: {at_once:?} and appended {result:?}");
-        let mut behind = b"front".to_vec();
-        let result = codec.append(packed, size as u64, &mut behind, &mut cx.budget.nothing(), cx);
-        assert_eq!(result.is_ok(), at_once.is_ok(), "{codec:?}: {at_once:?} and appended {result:?}");
+        let mut decoded = codec.decompress(packed, &mut out);
+        check_error(&decoded);
+        let is_strict = decoded.is_ok();
         if size > AT_ONCE {
+            // The output is the window of large data, so a frame may have blocks that are larger than its window.
             let mut paced = vec![0; size];
             let result = codec.decompress_paced(packed, &mut paced, cx);
-            assert_eq!(result.is_ok(), at_once.is_ok(), "{codec:?}: {at_once:?} and paced {result:?}");
-            assert!(at_once.is_err() || paced == out);
+            check_error(&result);
+            assert!(decoded.is_err() || result.is_ok() && paced == out, "{codec:?}: only paced {result:?}");
+            (decoded, out) = (result, paced);
         }
-        if at_once.is_err() {
+        let mut appended = Vec::new();
+        let result = codec.append(packed, size as u64, &mut appended, &mut cx.budget.nothing(), cx);
+        assert_eq!(result.is_ok(), decoded.is_ok(), "{codec:?}: {decoded:?} and appended {result:?}");
+        let mut behind = b"front".to_vec();
+        let result = codec.append(packed, size as u64, &mut behind, &mut cx.budget.nothing(), cx);
+        assert_eq!(result.is_ok(), decoded.is_ok(), "{codec:?}: {decoded:?} and appended {result:?}");
+        if decoded.is_err() {
             return None;
         }
         assert!(appended == out && behind.strip_prefix(b"front") == Some(&out));
-        check_pieces(codec, packed, &out);
+        if is_strict {
+            check_pieces(codec, packed, &out);
+        }
         Some(out)
     })
 }

@@ -113,8 +113,13 @@ fn built_array_record(input: &mut Input<'_>, choice: u8) -> Vec<u8> {
     let (mut file, mut entries) = (Vec::new(), Vec::new());
     put_chunks(&mut file, input, &mut entries);
     match choice {
-        1 => drop(entries.pop()),
-        2 => entries.iter_mut().for_each(|entry| entry.decoded = None),
+        1 if entries.len().is_multiple_of(2) => drop(entries.pop()),
+        // A chunk that is not there.
+        1 => entries.extend(
+            entries.last().copied().map(|last| FooterEntry { offset: Some(file.len() as u64 - 1), ..last }),
+        ),
+        2 => entries.iter_mut().step_by(2).for_each(|entry| entry.decoded = None),
+        3 if entries.len() < 3 => entries.iter_mut().for_each(|entry| entry.decoded = Some(1)),
         3 => entries.reverse(),
         _ => {}
     }

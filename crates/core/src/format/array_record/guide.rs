@@ -2,6 +2,7 @@
 
 use super::footer::{Footer, FooterPlace};
 use super::proto::{FooterEntry, MAGIC, Metadata, Postscript};
+use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::Decoded;
 use crate::format::riegeli::Plain;
@@ -44,6 +45,16 @@ impl<'a> FooterGuide<'a> {
             FooterGuide { footer, place, next, record: 0, along, carried, excused: false, problem };
         listed.advance()?;
         Ok(listed)
+    }
+
+    /// Reads all entries. Each is checked, and their sum. No table is made, so a limit of tables says nothing here.
+    pub fn check_all(mut self, cx: &Cx<'_>) -> Result<()> {
+        let mut pace = cx.pace();
+        while self.next.is_some() {
+            self.advance()?;
+            pace.step(64)?;
+        }
+        Ok(())
     }
 
     /// Moves to the next entry, and checks that it can follow the one before it.

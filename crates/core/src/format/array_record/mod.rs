@@ -99,7 +99,7 @@ fn open_guide<'a>(walk: &Walk<'a>) -> Result<FooterGuide<'a>> {
     };
     if walk.resumes {
         // The whole footer is checked before any of it is used.
-        footer()?.into_table(options, cx)?;
+        FooterGuide::new(footer()?, place, along, None)?.check_all(cx)?;
     }
     let footer = footer()?;
     let carried = match walk.carry_for() {

@@ -2,9 +2,15 @@
 //! chunk is lost.
 
 use super::*;
+use crate::budget::Budget;
+use crate::cx::Cx;
 use crate::error::Kind;
+use crate::format::TableHome;
 use crate::format::options::WriteOptions;
 use crate::format::riegeli::RIEGELI;
+use crate::shard::RecordRange;
+use crate::storage::file_set::FileSet;
+use crate::verify::verify;
 
 /// Small files of every layout.
 fn files() -> Vec<(WriteOptions, Vec<Vec<u8>>)> {
@@ -128,4 +134,26 @@ fn a_plain_file_cut_inside_a_chunk_is_truncated() {
         assert_eq!(walk(&RIEGELI, &file[..size]).damage.len(), 1, "{size}");
     }
     assert_eq!(open(&RIEGELI, &file[..64], &ReadOptions::default()).unwrap().records(), 0);
+}
+
+#[test]
+fn a_limit_of_temporary_files_is_no_damage() {
+    let file = write(&options("none", 1), &counter(3000));
+    let limits = Limits { spool_bytes: 1, ..Limits::default() };
+    let options = ReadOptions { table: TableHome::Disk, limits, ..ReadOptions::default() };
+    let opened = open(&ARRAY_RECORD, &file, &options);
+    assert!(opened.is_err_and(|error| matches!(error.kind(), Kind::Limit)));
+    let files = FileSet::new(&limits);
+    let budget = Budget::new(&limits, &files);
+    let storage = Memory::new("file", &file[..]);
+    let report = verify(
+        &storage,
+        Some("array_record"),
+        &[RecordRange::default()],
+        &options,
+        &Cx::new(&budget),
+        &mut |_| Ok(()),
+    )
+    .unwrap();
+    assert!(report.is_ok() && report.records == [3000], "{report:?}");
 }
