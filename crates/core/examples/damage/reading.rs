@@ -87,6 +87,7 @@ impl<'w> ReadCheck<'w> {
             Ok(record) => self.wrong_record(index, &record).map(Some),
         }) {
             Some(violation) if reader.shards()[0].format() == "recordio" => violation,
+            None if self.was_damaged() => None,
             _ => Some(format!("{} records and no error", reader.len())),
         }
     }
@@ -123,6 +124,11 @@ impl<'w> ReadCheck<'w> {
         })
     }
 
+    /// Whether a record could not be read before the file was changed. A change can repair such a file.
+    fn was_damaged(&self) -> bool {
+        self.whole.records.iter().any(Option::is_none)
+    }
+
     fn wrong_records(&self, indices: &[u64], records: &[Vec<u8>]) -> Option<String> {
         indices.iter().zip(records).find_map(|(&index, record)| self.wrong_record(index, record))
     }
@@ -131,8 +137,7 @@ impl<'w> ReadCheck<'w> {
         match self.whole.records.get(index as usize) {
             Some(Some(record)) if record != found => Some(format!("record {index} is another one")),
             Some(_) => None,
-            // The file was damaged before, and this change may have repaired it.
-            None if self.whole.records.iter().any(Option::is_none) => None,
+            None if self.was_damaged() => None,
             None => Some(format!("record {index} does not exist")),
         }
     }
