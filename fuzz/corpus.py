@@ -6,7 +6,6 @@ A record is an input. The inputs are sorted, so the same inputs give the same by
 from __future__ import annotations
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import anyrecord
@@ -60,8 +59,3 @@ def pack(target: str, folder: Path) -> tuple[int, int]:
     with anyrecord.create(stored(target), overwrite=True) as out:
         out.write_many(sorted(taken))
     return len(taken), len(found)
-
-
-def clear(target: str) -> None:
-    """Removes the work folder."""
-    shutil.rmtree(work(target), ignore_errors=True)

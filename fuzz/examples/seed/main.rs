@@ -2,7 +2,9 @@
 //!
 //! `cargo run --no-default-features --example seed`, in the folder of the targets.
 
-use anyrecord::codec::{Codec, Compression, gzip, snappy_frames};
+mod codecs;
+mod damage;
+
 use anyrecord::format::detect;
 use anyrecord::format::options::WriteOptions;
 use anyrecord::format::riegeli::chunk::{ChunkView, Header, kind};
@@ -43,15 +45,15 @@ fn main() -> Outcome {
         seed_file(format, &name, &bytes)?;
     }
     write_files()?;
-    seed_codecs()?;
+    codecs::small()?;
     seed_views()?;
     seed_journal()?;
-    seed_transitions()?;
-    seed_damage()?;
-    seed_salvage()?;
-    seed_large_codecs()?;
+    codecs::transitions()?;
+    damage::wrong_hashes()?;
+    damage::salvage()?;
+    codecs::large()?;
     seed_options()?;
-    seed_lone_records()?;
+    damage::layouts()?;
     save("write_options", "codec", &[0, 0, 0, 1, 1, 0x80, 3])?;
     save("transposed_states", "one", &[4, 1, 0, 0, 0, 1, 3, 0, 0, 0, 0])?;
     seed_round_trips()
@@ -238,70 +240,11 @@ fn write(format: &Format, options: &WriteOptions, records: &[Vec<u8>]) -> anyrec
     Ok(out.into_inner())
 }
 
-fn seed_codecs() -> Outcome {
-    let text = b"the quick brown fox jumps over the lazy dog, ".repeat(20);
-    let zeros = vec![0; (4 << 20) + 70_000];
-    let codecs = [(Codec::None, 0, 0), (Codec::Brotli, 5, 18), (Codec::Zstd, 3, 18), (Codec::Snappy, 1, 0)];
-    for (i, (codec, level, window_log)) in (0u8..).zip(codecs) {
-        let compression = Compression { codec, level, window_log };
-        for (name, whole) in [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros)] {
-            let mut packed = Vec::new();
-            compression.compress(whole, &mut packed)?;
-            for (what, size) in
-                [("right", whole.len()), ("less", whole.len() + 1), ("more", whole.len().max(1) - 1)]
-            {
-                let mut input = Inverse(vec![i | 0xf0]);
-                input.varint(size as u64).bytes(&packed[..packed.len().min(60_000)]);
-                let target = if name == "zeros" { "large_codec" } else { "codec" };
-                save(target, &format!("{name}-{what}-{i}"), &input.0)?;
-            }
-            if name != "zeros" {
-                let mut input = Inverse(vec![i | 4]);
-                input.varint(2 * whole.len() as u64).bytes(&[1, 8]).bytes(whole);
-                save("codec", &format!("pack-{name}-{i}"), &input.0)?;
-            }
-        }
-        let mut large = Inverse(vec![i | 0xfc]);
-        large.varint((4 << 20) + 1000).bytes(&[1, 1]).bytes(b"abcdefgh");
-        save("large_codec", &format!("pack-large-{i}"), &large.0)?;
-    }
-    for (i, wrapper) in (0u8..).zip([gzip::Wrapper::Gzip, gzip::Wrapper::Zlib]) {
-        for (name, whole) in
-            [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros[..300_000])]
-        {
-            let packed = gzip::compress(wrapper, whole, 6)?;
-            let mut input = Inverse(vec![i | 0xf0]);
-            input.varint(whole.len() as u64).bytes(&packed);
-            save("gzip", &format!("{name}-{i}"), &input.0)?;
-            for choice in [1u8, 2] {
-                let mut input = Inverse(vec![i | choice << 1 | 0x60]);
-                input.varint(1 << 15).bytes(if choice == 1 {
-                    &packed[wrapper.header(6).len()..]
-                } else {
-                    whole
-                });
-                save("gzip", &format!("{name}-{choice}-{i}"), &input.0)?;
-            }
-        }
-    }
-    for (name, whole) in [("none", &[][..]), ("short", b"abc"), ("text", &text), ("zeros", &zeros[..300_000])]
-    {
-        let mut packed = Vec::new();
-        snappy_frames::Compressor::default().write(whole, &mut packed)?;
-        for mode in [0u8, 2, 0xf0] {
-            let mut input = Inverse(vec![mode]);
-            input.varint(whole.len() as u64).bytes(if mode == 2 { whole } else { &packed });
-            save("snappy_frames", &format!("{name}-{mode}"), &input.0)?;
-        }
-    }
-    Ok(())
-}
-
 fn seed_views() -> Outcome {
     let all = View::all(1000);
     let full = |view: &View| Order::new(view.len(), 7, 1, None).and_then(|order| view.shuffle(order));
     let blocks = |view: &View| {
-        let shape = Shape { block: 16, window: 4, cuts: vec![100, 300].into() };
+        let shape = Shape { block: 16, window: 4, cuts: vec![100, 300] };
         Order::new(view.len(), 7, 1, Some(shape)).and_then(|order| view.shuffle(order))
     };
     let views = [
@@ -330,172 +273,6 @@ fn seed_journal() -> Outcome {
     save("journal", "ended", format!("\0{text}end {sum:08x}\n").as_bytes())
 }
 
-/// A state machine that does nothing, with more transitions than are unpacked at once.
-fn seed_transitions() -> Outcome {
-    // No bucket, no buffer, one state with tag 0 and itself as the next state, first state 0.
-    let header = [0, 0, 1, 0, 0, 0];
-    for (kind, codec) in [(b'b', Codec::Brotli), (b'z', Codec::Zstd)] {
-        let compression = Compression { codec, level: 1, window_log: 18 };
-        let mut data = vec![kind];
-        for (part, is_header) in [(&header[..], true), (&vec![0; 2 << 20][..], false)] {
-            let mut packed = Inverse::default();
-            packed.varint(part.len() as u64);
-            compression.compress(part, &mut packed.0)?;
-            let mut out = Inverse::default();
-            if is_header {
-                out.slice(&packed.0)
-            } else {
-                out.bytes(&packed.0)
-            };
-            data.extend(out.0);
-        }
-        let mut input = Inverse(vec![0xc0]);
-        input.varint(0).varint(0).bytes(&data);
-        save("transposed_chunk", &format!("transitions-{}", codec.name()), &input.0)?;
-    }
-    Ok(())
-}
-
-/// Damaged files whose hashes are not made right.
-fn seed_damage() -> Outcome {
-    let records: Vec<_> = (0..20u8).map(|i| vec![i; 50]).collect();
-    let options = WriteOptions::default().with_text("codec", "none").with_int("group_size", 3);
-    let file = write(detect::by_name("array_record")?, &options, &records)?;
-    for at in [0, 30, 70, 110, 300, 500, 1200, 66_000, 131_000] {
-        let mut damaged = file.clone();
-        damaged[at] ^= 0x10;
-        let mut short = Inverse(vec![0]);
-        repair::shorten(&damaged, &mut short);
-        save("array_record", &format!("damaged-{at}"), &short.0)?;
-        save("riegeli", &format!("damaged-{at}"), &[&[0], &damaged[..3000]].concat())?;
-    }
-    Ok(())
-}
-
-/// Small files with damage at every byte, cut at every byte, and unfinished.
-fn seed_salvage() -> Outcome {
-    let records: Vec<Vec<u8>> = (1..5u8).map(|i| vec![i * 7; 5 + usize::from(i)]).collect();
-    let new = WriteOptions::default;
-    let cases = [
-        ("ffrecord", new()),
-        ("recordio", new().with_text("codec", "none").with_int("chunk_bytes", 20)),
-        ("recordio", new().with_text("codec", "snappy").with_int("chunk_bytes", 20)),
-        ("tfrecord", new()),
-        ("tfrecord", new().with_text("codec", "gzip")),
-        ("array_record", new().with_text("codec", "none")),
-    ];
-    for (i, (name, options)) in cases.iter().enumerate() {
-        let number = detect::FORMATS.iter().position(|format| format.name == *name).unwrap_or_default();
-        let mode = 2 * number as u8;
-        let file = write(detect::by_name(name)?, options, &records)?;
-        for at in (0..file.len().min(300)).step_by(if i == 0 { 1 } else { 3 }) {
-            let mut damaged = file.clone();
-            damaged[at] ^= 0x41;
-            save("salvage", &format!("{i}-damaged-{at}"), &[&[mode], &damaged[..]].concat())?;
-            save("salvage", &format!("{i}-cut-{at}"), &[&[mode], &file[..at]].concat())?;
-        }
-    }
-    let file = write(detect::by_name("ffrecord")?, &new(), &records)?;
-    let number = detect::FORMATS.iter().position(|format| format.name == "ffrecord").unwrap_or_default();
-    let mode = 2 * number as u8;
-    let edited = |name: &str, edit: &dyn Fn(&mut Vec<u8>)| {
-        let mut edited = file.clone();
-        edit(&mut edited);
-        save("salvage", &format!("edited-{name}"), &[&[mode], &edited[..]].concat())
-    };
-    let entries = |n: usize| {
-        // The entries of the first `n` samples, as a killed writer leaves them.
-        move |file: &mut Vec<u8>| {
-            file[..4].fill(0);
-            file[12 + 4 * n..12 + 16].fill(0);
-            file[28 + 8 * n..28 + 32].fill(0);
-        }
-    };
-    for n in 0..=4 {
-        edited(&format!("unfinished-{n}"), &entries(n))?;
-        edited(&format!("unfinished-cut-{n}"), &|file| {
-            entries(n)(file);
-            file.truncate(file.len() - 9);
-        })?;
-        edited(&format!("unfinished-longer-{n}"), &|file| {
-            entries(n)(file);
-            file.extend([0; 30]);
-        })?;
-    }
-    edited("count", &|file| file[4] = 3)?;
-    edited("count-and-checksum", &|file| file[..5].fill(9))?;
-    edited("two-offsets", &|file| file[28 + 8..28 + 24].fill(1))?;
-    edited("two-checksums", &|file| file[12..20].fill(1))?;
-    edited("two-checksums-apart", &|file| {
-        file[12] ^= 1;
-        file[20] ^= 1;
-    })?;
-    edited("checksum-and-sample", &|file| {
-        file[12] ^= 1;
-        file[62] ^= 1;
-        file[80] ^= 1;
-    })?;
-    edited("all-offsets", &|file| file[28..60].fill(1))?;
-    edited("last-offset", &|file| file[28 + 24..60].fill(1))?;
-    // Samples that begin after a gap, and a damaged first one.
-    let samples: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
-    for at in [0, 12, 16, 28, 36, 80] {
-        let mut moved = anyrecord_fuzz::build::ffrecord(&samples, 15);
-        moved[at] ^= 0x41;
-        save("salvage", &format!("moved-{at}"), &[&[mode], &moved[..]].concat())?;
-    }
-    Ok(())
-}
-
-/// Compressed data of more than 4 MiB, with headers and elements that the encoders do not write.
-fn seed_large_codecs() -> Outcome {
-    let size = (4 << 20) + 70_000;
-    let mut packed = Vec::new();
-    Compression { codec: Codec::Zstd, level: 1, window_log: 18 }.compress(&vec![0; size], &mut packed)?;
-    let stated = (size as u32).to_le_bytes();
-    // The frame without its magic bytes and header: the blocks follow the stated size.
-    let at = packed.windows(4).position(|window| window == stated).map_or(9, |at| at + 4);
-    let blocks = &packed[at..];
-    let headers: [(&str, Vec<u8>); 8] = [
-        ("reserved", [&[0xa8], &stated[..]].concat()),
-        ("dictionary", [&[0xa1, 5], &stated[..]].concat()),
-        ("no-dictionary", [&[0xa1, 0], &stated[..]].concat()),
-        ("eight", [&[0xe0], &stated[..], &[0; 4]].concat()),
-        ("two", vec![0x60, 1, 2]),
-        ("one", vec![0x20, 7]),
-        ("none", vec![0, 0x68]),
-        ("none-narrow", vec![0, 0]),
-    ];
-    let zstd = |name: &str, header: &[u8], blocks: &[u8], size: usize| {
-        let mut input = Inverse(vec![2]);
-        input.varint(size as u64).bytes(&[0x28, 0xb5, 0x2f, 0xfd]).bytes(header).bytes(blocks);
-        save("large_codec", &format!("zstd-{name}"), &input.0)
-    };
-    for (name, header) in &headers {
-        zstd(name, header, blocks, size)?;
-    }
-    let unstated = [0, 0x68];
-    zstd("longer", &unstated, &[blocks, b"abc"].concat(), size)?;
-    zstd("cut", &unstated, &blocks[..blocks.len() - 2], size)?;
-    zstd("too-much", &unstated, blocks, size - 1)?;
-    zstd("too-little", &unstated, blocks, size + 1)?;
-    // A literal and other elements, then copies that fill the rest.
-    let whole = 64 * (size / 64);
-    let snappy = |name: &str, front: &[u8], made: usize| {
-        let (mut input, mut block) = (Inverse(vec![3 | 8]), Inverse::default());
-        block.varint((whole + made) as u64).bytes(front).bytes(&[0xfe, 1, 0]);
-        input.varint((whole + made) as u64).bytes(&block.0);
-        save("large_codec", &format!("snappy-{name}"), &input.0)
-    };
-    snappy("short", &[0, b'a'], 1)?;
-    snappy("literal", &[60 << 2, 1, b'a', b'b', 61 << 2, 1, 0, b'c', b'd'], 4)?;
-    snappy("copies", &[0, b'a', 1, 1, 3, 1, 0, 0, 0], 6)?;
-    snappy("before", &[1, 1], 4)?;
-    snappy("zero", &[0, b'a', 1, 0], 5)?;
-    snappy("more", &[0, b'a', 0, b'b'], 1)?;
-    snappy("less", &[0, b'a'], 2)
-}
-
 /// Each option of each format, with a value of each kind.
 fn seed_options() -> Outcome {
     for format in 0..5u8 {
@@ -508,30 +285,6 @@ fn seed_options() -> Outcome {
                 }
             }
         }
-    }
-    Ok(())
-}
-
-/// Chunks of one record, of all sizes for which there is code.
-fn seed_lone_records() -> Outcome {
-    for size in [0usize, 1, 100, 300, 3000, 9000, 40_000] {
-        for mode in [0, 1, 2, 3] {
-            let mut chunk = Inverse(vec![mode]);
-            let mut sizes = Inverse::default();
-            sizes.varint(size as u64);
-            chunk.varint(1).varint(size as u64).bytes(&[0]).slice(&sizes.0).bytes(&vec![7; size]);
-            save("simple_chunk", &format!("lone-{size}-{mode}"), &chunk.0)?;
-        }
-    }
-    // A Riegeli file with zeros after its last chunk, and an ArrayRecord file with zeros after its last block.
-    let records: Vec<Vec<u8>> = (0..5u8).map(|i| vec![i; 30]).collect();
-    let options = WriteOptions::default().with_text("codec", "none");
-    let file = write(detect::by_name("array_record")?, &options, &records)?;
-    for zeros in [8, 100, 4096] {
-        let mut short = Inverse(vec![0]);
-        repair::shorten(&[&file[..], &vec![0; zeros]].concat(), &mut short);
-        save("array_record", &format!("zeros-{zeros}"), &short.0)?;
-        save("riegeli", &format!("zeros-{zeros}"), &[&[0], &file[..400], &vec![0; zeros]].concat())?;
     }
     Ok(())
 }
