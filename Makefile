@@ -47,13 +47,15 @@ loom: $(STAMPS)/build  ## run the concurrent parts of the core in every order th
 crash-test: $(STAMPS)/build  ## kill writers at each call that changes files, and let each call fail; some minutes
 	$(BIN)/python -m checks kills faults
 
-# The tests of memory maps, signals, codecs and storages, one thread at a time. The others try every byte of a file, or need
-# system calls that valgrind does not know well (io_uring): they would take hours, or fail. No errors are suppressed. Tests leak on purpose; `python -m checks leaks` counts leaks.
+# The tests of memory maps, signals, storages, reader and writer, one thread at a time. The others try every byte of a file,
+# or need system calls that valgrind does not know well (io_uring): they would take hours, or fail. No errors are suppressed.
+# Some tests leak on purpose; `python -m checks leaks` counts leaks.
 valgrind: $(STAMPS)/build  ## look for reads of memory that is not ours, in the Rust tests
 	PROPTEST_CASES=4 cargo test -p anyrecord --locked --lib --quiet --config "target.'cfg(unix)'.runner='valgrind --quiet \
 	    --error-exitcode=9 --leak-check=no'" -- --test-threads=1 \
 	    storage:: cache:: bytes:: hash:: pool:: parallel:: writer:: budget:: reader:: \
-	    --skip everything_is_read_about_once --skip a_hundred_thousand --skip no_slot_is_held_by_two --skip uring --skip direct --skip parts_that_grow
+	    --skip everything_is_read_about_once --skip a_hundred_thousand --skip no_slot_is_held_by_two --skip uring \
+	    --skip direct --skip parts_that_grow
 	@echo "valgrind: 0 errors"
 
 clean:  ## remove everything that was built

@@ -12,12 +12,12 @@ import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
-from io import BytesIO, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import anyrecord
 from anyrecord import Limits, Records
+from process.record_files import ScriptedFile
 
 from checks.child import Died, in_child
 from checks.figures import Figure
@@ -65,31 +65,20 @@ READS: dict[str, Callable[[Records], object]] = {
 }
 
 
-class Paused(RawIOBase):
+class Paused(ScriptedFile):
     """A file that waits in its next read until it may go on."""
 
     def __init__(self, data: bytes) -> None:
-        self._inner = BytesIO(data)
-        self.is_slow = False
+        super().__init__(data)
         self.reading, self.go_on = threading.Event(), threading.Event()
 
-    def readable(self) -> bool:
-        return True
+    def pause(self) -> None:
+        """Waits in the next read."""
+        self.before_read = self._wait
 
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._inner.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._inner.tell()
-
-    def read(self, size: int = -1) -> bytes:
-        if self.is_slow:
-            self.reading.set()
-            self.go_on.wait()
-        return self._inner.read(size)
+    def _wait(self) -> None:
+        self.reading.set()
+        self.go_on.wait()
 
 
 def others_run_during_a_slow_read(read: Callable[[Records], object], paths: list[Path]) -> bool:
@@ -101,7 +90,7 @@ def others_run_during_a_slow_read(read: Callable[[Records], object], paths: list
     file = Paused(path.read_bytes())
     slow, quick = anyrecord.open(cast(BinaryIO, file), cache_bytes=0), anyrecord.open(path, cache_bytes=0)
     both = quick + slow
-    file.is_slow = True
+    file.pause()
     thread = threading.Thread(target=lambda: read(both[RECORDS:]))
     thread.start()
     file.reading.wait()
