@@ -11,29 +11,32 @@ const CODECS: [Codec; 4] = [Codec::None, Codec::Brotli, Codec::Zstd, Codec::Snap
 
 /// A frame, block or stream of one codec, decompressed in every way there is.
 pub fn codec(data: &[u8]) {
-    check(data, SMALL.decoded_chunk_bytes as usize, &SMALL);
-}
-
-/// The same, of any size. Large data takes other ways, and more time.
-pub fn large_codec(data: &[u8]) {
-    check(data, 5 << 20, &LARGE);
-}
-
-fn check(data: &[u8], most: usize, limits: &Limits) {
     let mut input = Input(data);
     let mode = input.byte();
-    let codec = CODECS[usize::from(mode & 3)];
-    let size = (input.varint() as usize).min(most);
+    let size = (input.varint() as usize).min(SMALL.decoded_chunk_bytes as usize);
+    decode(mode, &input, size, &SMALL);
+}
+
+/// The same, of any size, and compression. Both take more time.
+pub fn large_codec(data: &[u8]) {
+    let mut input = Input(data);
+    let mode = input.byte();
+    let size = (input.varint() as usize).min(5 << 20);
     if mode & 4 != 0 {
-        return check_compression(codec, mode, &mut input, size, limits);
+        return check_compression(CODECS[usize::from(mode & 3)], mode, &mut input, size, &LARGE);
     }
+    decode(mode, &input, size, &LARGE);
+}
+
+fn decode(mode: u8, input: &Input<'_>, size: usize, limits: &Limits) {
+    let codec = CODECS[usize::from(mode & 3)];
     if mode & 8 != 0 {
         // The last three bytes, which can be an element of snappy that copies 64 bytes, are repeated.
         let (front, element) = input.0.split_at(input.0.len().saturating_sub(3));
         check_codec(codec, &[front, &element.repeat(size / 64)].concat(), size, limits);
         return;
     }
-    check_codec(codec, input.rest(), size, limits);
+    check_codec(codec, input.0, size, limits);
 }
 
 /// What is compressed can be decompressed. The data is the rest of the input, repeated.

@@ -177,3 +177,24 @@ def test_empty_samples_are_saved_wherever_they_are() -> None:
     for at in range(12 + 12 * len(records)):
         damaged = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
         assert saved(damaged, "ffrecord") == records, at
+
+
+@pytest.mark.parametrize("appended", [b"\n", bytes(512), b"another file", random.Random(1).randbytes(65536)])
+@pytest.mark.parametrize("last", [b"the last one", b"", bytes(70_000)])
+def test_appended_bytes_cost_no_sample(appended: bytes, last: bytes) -> None:
+    """The tables do not say where the last sample ends: the end of the file does."""
+    records = [*RECORDS[:5], last]
+    data = whole(records)
+    found, report = saved_and_report(data + appended, "ffrecord")
+    assert found == records
+    assert not report
+    assert report.found_by_search == 1
+    assert [skip[1:] for skip in report.skipped] == [(len(data), len(data) + len(appended))]
+    assert saved(data + appended, "ffrecord", strict=True) == records[:-1]
+
+
+def test_far_more_appended_bytes_cost_the_last_sample_alone() -> None:
+    """Where a checksum fits by chance must not be taken for the end of a large sample."""
+    found, report = saved_and_report(whole() + random.Random(2).randbytes(70_000), "ffrecord")
+    assert found == RECORDS[:-1]
+    assert not report

@@ -53,3 +53,19 @@ def test_eighty_megabytes_are_salvaged_in_a_few(
     assert count - 3 * per_chunk - 250 * (not has_end) - per_chunk <= records < count
     assert skipped >= 2
     assert megabytes < 60
+
+
+def test_a_header_that_claims_gigabytes_costs_no_memory() -> None:
+    """The claimed bytes are there, as a hole in the file."""
+    with anyrecord.create("a.recordio", durable=False) as out:
+        out.write_many([b"first"] * 100)
+    size = os.path.getsize("a.recordio")
+    with open("a.recordio", "r+b") as file:
+        header = bytearray(file.read(20))
+        header[12:16] = (700_000_000).to_bytes(4, "little")
+        file.seek(size)
+        file.write(header)
+        file.truncate(size + 20 + 700_000_000)
+    records, skipped, megabytes = map(int, python(SCRIPT, "a.recordio").split())
+    assert (records, skipped) == (100, 1)
+    assert megabytes < 60

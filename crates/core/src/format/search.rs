@@ -48,11 +48,21 @@ impl<'a> Search<'a> {
     }
 
     /// The position of the next chunk, or else the end of the file.
-    pub fn find<F: FindHeader>(&mut self, mut from: u64, headers: &mut F) -> Result<u64> {
+    pub fn find<F: FindHeader>(&mut self, from: u64, headers: &mut F) -> Result<u64> {
+        Ok(self.find_before(from, self.size, headers)?.unwrap_or(self.size))
+    }
+
+    /// The position of the next chunk whose header ends at `limit` or before it.
+    pub fn find_before<F: FindHeader>(
+        &mut self,
+        mut from: u64,
+        limit: u64,
+        headers: &mut F,
+    ) -> Result<Option<u64>> {
         let mut end = from;
-        while self.size - from >= F::SMALLEST {
+        while limit.saturating_sub(from) >= F::SMALLEST {
             if end - from < F::HEADER {
-                end = self.size.min(from + PIECE);
+                end = limit.min(from + PIECE);
             }
             let piece = self.window.get("damaged bytes", from, end - from)?;
             let Some((found, header)) = headers.find(piece, from, self.size) else {
@@ -61,11 +71,11 @@ impl<'a> Search<'a> {
                 continue;
             };
             if headers.is_chunk(found, &header, self)? {
-                return Ok(found);
+                return Ok(Some(found));
             }
             from = found + 1;
         }
-        Ok(self.size)
+        Ok(None)
     }
 
     /// Whether there is work left for hashing so many bytes.

@@ -17,6 +17,9 @@ const BYTES_PER_THREAD: u64 = 4 << 20;
 const MOST_CHUNKS: usize = 1 << 12;
 /// Less work than this is done in the calling thread.
 const WORTH_THREADS: u64 = 256 << 10;
+/// Chunks of more bytes are read alone. If nothing proves their size, the walk reads them: it needs no memory for a false
+/// claim.
+const LARGE: u64 = 16 << 20;
 
 /// A chunk in its stored form.
 struct Stored {
@@ -42,8 +45,14 @@ impl File<'_, '_> {
         // The first chunk is decoded alone, to learn how many bytes a stored byte becomes.
         let (mut record, mut room) = (0, 1);
         while record < table.records() {
+            let (chunk, _) = table.locate(record)?;
+            if size(&chunk) > LARGE && format.salvage.table == SalvageTable::UncheckedChunks {
+                self.save_part(format, &chunk, options, cx)?;
+                record = after(&chunk);
+                continue;
+            }
             let (batch, next) = read_batch(table, &mut window, record, room)?;
-            let stored: u64 = batch.iter().map(|item| item.chunk.stored.end - item.chunk.stored.start).sum();
+            let stored: u64 = batch.iter().map(|item| size(&item.chunk)).sum();
             let workers = if stored < WORTH_THREADS { 1 } else { threads };
             let budget = cx.budget;
             let decoded =
@@ -93,14 +102,34 @@ impl File<'_, '_> {
         options: &ReadOptions,
         cx: &Cx<'_>,
     ) -> Result<()> {
-        let range = chunk.stored.clone();
         if format.salvage.table == SalvageTable::UncheckedChunks {
-            let part = Part { storage: self.storage, range: range.clone() };
-            return self.save_by_walk(format, &part, (range.start, chunk.first_record), options, cx);
+            return self.save_part(format, chunk, options, cx);
         }
+        let range = chunk.stored.clone();
         let error = error.for_record(chunk.first_record).at(range.start);
         self.skip(range, error)
     }
+
+    /// Walks through the bytes of one chunk.
+    fn save_part(
+        &mut self,
+        format: &Format,
+        chunk: &Chunk,
+        options: &ReadOptions,
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        let part = Part { storage: self.storage, range: chunk.stored.clone() };
+        self.save_by_walk(format, &part, (chunk.stored.start, chunk.first_record), options, cx)
+    }
+}
+
+fn size(chunk: &Chunk) -> u64 {
+    chunk.stored.end.saturating_sub(chunk.stored.start)
+}
+
+/// The record after a chunk.
+fn after(chunk: &Chunk) -> u64 {
+    chunk.first_record + chunk.records.max(1)
 }
 
 /// Decodes one chunk. Damage is in the result. An error says nothing about the file.
@@ -126,7 +155,10 @@ fn read_batch(
     let (mut batch, mut read) = (Vec::new(), 0);
     while record < table.records() && (batch.is_empty() || read < room && batch.len() < MOST_CHUNKS) {
         let (chunk, _) = table.locate(record)?;
-        let size = chunk.stored.end.saturating_sub(chunk.stored.start);
+        let size = size(&chunk);
+        if size > LARGE && !batch.is_empty() {
+            break;
+        }
         let cx = window.cx();
         let stored = match window.get("chunk", chunk.stored.start, size) {
             Ok(stored) => Ok(bytes::copied("chunk", stored, cx)?),
@@ -134,7 +166,7 @@ fn read_batch(
             Err(error) => Err(error),
         };
         read += size;
-        record = chunk.first_record + chunk.records.max(1);
+        record = after(&chunk);
         batch.push(Stored { chunk, bytes: stored });
     }
     Ok((batch, record))

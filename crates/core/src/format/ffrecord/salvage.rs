@@ -16,13 +16,16 @@ const SAMPLES_TRIED: u64 = 16;
 const ENDS_TRIED: u64 = 64;
 /// How many damaged checksums of samples are tried one by one.
 const CHECKSUMS_TRIED: usize = 16;
+/// How many bytes after the last sample are looked for. A checksum fits at a wrong place about once in 4 GiB, so a
+/// damaged sample must not be tried at each of its bytes.
+const APPENDED: u64 = 64 << 10;
 
 pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
     let (storage, cx, size) = (walk.storage, walk.cx, walk.storage.len());
     let read = Samples::read(storage, true, cx);
     let mut head = [0; HEADER as usize];
     match read {
-        Ok((samples, Ok(()))) if !samples.is_old() => return whole(walk, &samples, visit),
+        Ok((samples, Ok(()))) if !samples.is_old() => return whole(walk, samples, visit),
         Err(error) if error.is_from_outside() || size < HEADER => {
             return visit(Span::damage(0..size, walk.damage(error)?));
         }
@@ -30,7 +33,7 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
     }
     let stored_checksum = bytes::u32_le(&head, 0);
     let mut counts = match find_count(storage, stored_checksum, cx)? {
-        Counts::Certain(n) => return whole(walk, &Samples::with_count(storage, n, cx)?, visit),
+        Counts::Certain(n) => return whole(walk, Samples::with_count(storage, n, cx)?, visit),
         Counts::Possible(counts) => counts,
     };
     let stored = bytes::u64_le(&head, 4);
@@ -68,9 +71,28 @@ fn unwritten() -> Error {
 }
 
 /// The tables are right: what they say about a sample is certain.
-fn whole(walk: &Walk<'_>, samples: &Samples, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
+fn whole(walk: &Walk<'_>, mut samples: Samples, visit: &mut dyn FnMut(Span<'_>) -> Result<()>) -> Result<()> {
     visit(Span::Meta(0..samples.data_begin()))?;
-    visit_samples(walk, samples, visit)
+    let Some(end) = end_before_other_bytes(walk, &samples)? else {
+        return visit_samples(walk, &samples, samples.n(), visit);
+    };
+    samples.set_end(end);
+    visit_samples(walk, &samples, samples.n() - 1, visit)?;
+    let other = Error::format("bytes after the last sample").at(end).expected("the end of the file");
+    visit(Span::damage(end..walk.storage.len(), walk.damage(other)?))
+}
+
+/// Where the last sample ends, if other bytes were appended to the file. The tables say only where it begins.
+fn end_before_other_bytes(walk: &Walk<'_>, samples: &Samples) -> Result<Option<u64>> {
+    let size = walk.storage.len();
+    let Some(last) = samples.n().checked_sub(1) else { return Ok(None) };
+    let range = samples.offset(last)..size;
+    let mut window = Window::new(walk.storage, walk.cx);
+    let is_possible = samples.data_begin() <= range.start && range.start < range.end;
+    if !is_possible || is_right(&mut window, samples, last, range.clone())? {
+        return Ok(None);
+    }
+    EndFinder::new().find(&mut window, range, samples.checksum(last), |end| Ok(size - end <= APPENDED))
 }
 
 /// How many of the first samples have the right checksum.

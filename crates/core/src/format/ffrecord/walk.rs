@@ -14,13 +14,14 @@ pub(super) fn walk(walk: &Walk<'_>, visit: &mut dyn FnMut(Span<'_>) -> Result<()
     };
     let tables = 0..samples.data_begin();
     visit_tables(walk, &samples, tables, header, visit)?;
-    visit_samples(walk, &samples, visit)
+    visit_samples(walk, &samples, samples.n(), visit)
 }
 
-/// Visits the samples where the tables say that they are.
+/// Visits the samples where the tables say that they are. Those from `found` on were found by search.
 pub(super) fn visit_samples(
     walk: &Walk<'_>,
     samples: &Samples,
+    found: u64,
     visit: &mut dyn FnMut(Span<'_>) -> Result<()>,
 ) -> Result<()> {
     let size = walk.storage.len();
@@ -44,7 +45,7 @@ pub(super) fn visit_samples(
             None => {}
         }
         reached = range.end;
-        visit_sample(walk, samples, &mut window, sample, range, false, visit)?;
+        visit_sample(walk, samples, &mut window, sample, range, sample >= found, visit)?;
     }
     lost.map_or(Ok(()), |error| visit(Span::damage(reached..size, error)))
 }

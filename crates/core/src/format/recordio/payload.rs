@@ -30,7 +30,11 @@ pub(super) fn check(
         cx.check()?;
         hasher.update(piece);
     }
-    let computed = hasher.finalize();
+    compare(header, hasher.finalize(), at)
+}
+
+/// Compares the checksum of a chunk with the computed one.
+pub(super) fn compare(header: &Header, computed: u32, at: u64) -> Result<()> {
     if computed == header.checksum {
         return Ok(());
     }

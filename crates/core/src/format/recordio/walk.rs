@@ -141,24 +141,37 @@ fn points_to_chunk(file: &mut Search<'_>, at: u64) -> Result<bool> {
 /// Where the damaged chunk at `at` ends, if the size in its header is too large: inside it another chunk begins, and the
 /// bytes before that have the checksum of this one.
 fn proved_end(file: &mut Search<'_>, at: u64, header: &Header) -> Result<Option<u64>> {
-    let (size, mut pace) = (file.size, file.walk.cx.pace());
-    let stored = file.window.get("chunk", at, header.stored())?;
-    let payload = stored.get(HEADER as usize..).unwrap_or(&[]);
-    let (mut hash, mut hashed) = (crc32fast::Hasher::new(), 0);
-    for (here, head) in payload.windows(HEADER as usize).enumerate() {
-        pace.step(1)?;
-        let end = at + HEADER + here as u64;
-        if !head.starts_with(&MAGIC) || Header::plausible(head, end, size).is_none() {
-            continue;
-        }
-        hash.update(&payload[hashed..here]);
-        hashed = here;
-        if hash.clone().finalize() == header.checksum {
-            return Ok(Some(end));
-        }
-    }
-    Ok(None)
+    let begin = at + HEADER;
+    let mut ends = Ends { checksum: header.checksum, hash: crc32fast::Hasher::new(), hashed: begin };
+    file.find_before(begin, at + header.stored(), &mut ends)
 }
+
+/// Places where a chunk could end: another one begins there.
+struct Ends {
+    checksum: u32,
+    hash: crc32fast::Hasher,
+    /// How far the file was hashed.
+    hashed: u64,
+}
+
+impl FindHeader for Ends {
+    const HEADER: u64 = HEADER;
+    const SMALLEST: u64 = HEADER;
+    type Header = Header;
+
+    fn find(&mut self, piece: &[u8], at: u64, file_size: u64) -> Option<(u64, Header)> {
+        Headers.find(piece, at, file_size)
+    }
+
+    fn is_chunk(&mut self, at: u64, _: &Header, file: &mut Search<'_>) -> Result<bool> {
+        file.ahead.pieces("chunk", self.hashed, at - self.hashed, |piece| self.hash.update(piece))?;
+        self.hashed = at;
+        Ok(self.hash.clone().finalize() == self.checksum)
+    }
+}
+
+/// Chunks of more bytes are hashed before they are read as a whole. A header may claim 4 GiB.
+const LARGE: u64 = 16 << 20;
 
 /// Looks at a chunk as closely as the walk does. None if the walk looks only at headers.
 fn look<'f>(
@@ -172,6 +185,9 @@ fn look<'f>(
     if walk.is_headers_only() {
         return Ok(None);
     }
+    if walk.options.checksums && header.stored() > LARGE {
+        payload::compare(header, stored_hash(file, header, at)?, at)?;
+    }
     let stored = file.window.get("chunk", at, header.stored())?;
     let unpacked = if carried == Some(header.codec) {
         payload::check(header, stored, at, walk.options, walk.cx)?;
@@ -180,6 +196,13 @@ fn look<'f>(
         Some(unpack(walk, header, stored, at)?)
     };
     Ok(Some(Found { walk, header: *header, stored, at, record, unpacked }))
+}
+
+/// The checksum that the payload of a chunk has, computed in pieces.
+fn stored_hash(file: &mut Search<'_>, header: &Header, at: u64) -> Result<u32> {
+    let mut hash = crc32fast::Hasher::new();
+    file.ahead.pieces("chunk", at + HEADER, header.payload.into(), |piece| hash.update(piece))?;
+    Ok(hash.finalize())
 }
 
 /// The headers of chunks.
@@ -205,8 +228,6 @@ impl FindHeader for Headers {
         if !file.may_hash(header.stored()) {
             return Ok(false);
         }
-        let mut hash = crc32fast::Hasher::new();
-        file.ahead.pieces("chunk", at + HEADER, header.payload.into(), |piece| hash.update(piece))?;
-        Ok(hash.finalize() == header.checksum)
+        Ok(stored_hash(file, header, at)? == header.checksum)
     }
 }
