@@ -45,8 +45,8 @@ SHORT_FILE = Target(SHORT, 500_000)
 LONG_FILE = Target(LONG, 500_000)
 
 TARGETS = {
-    **dict.fromkeys(("array_record", "any_format", "salvage"), LONG_FILE),
-    **dict.fromkeys(("large_codec", "round_trip", "faulty_output"), LONG_FILE),
+    **dict.fromkeys(("array_record", "any_format", "salvage", "round_trip", "faulty_output"), LONG_FILE),
+    "large_codec": Target(LONG, 100_000),
     **dict.fromkeys(("riegeli", "recordio", "tfrecord", "ffrecord"), SHORT_FILE),
     **dict.fromkeys(("simple_chunk", "transposed_chunk", "transposed_states", "footer", "side_index"), PARSER),
     **dict.fromkeys(("codec", "gzip", "snappy_frames", "journal", "view_numbers", "write_options", "listing"), PARSER),
@@ -125,11 +125,11 @@ def so_far(target: str) -> int:
     return sum(map(executions, logs(target)))
 
 
-def fuzz(target: str, seconds: float, runs: int) -> Path:
+def fuzz(target: str, seconds: float, runs: int, more: list[str]) -> Path:
     """Runs one target until the time or the number of runs is over, or until something is found. Returns the log."""
     artifacts = HERE / "artifacts" / target
     artifacts.mkdir(parents=True, exist_ok=True)
-    flags = [*LIMITS, *SCHEDULE, f"-max_len={TARGETS[target].max_len}", f"-artifact_prefix={artifacts}/"]
+    flags = [*LIMITS, *SCHEDULE, *more, f"-max_len={TARGETS[target].max_len}", f"-artifact_prefix={artifacts}/"]
     if seconds:
         flags.append(f"-max_total_time={max(1, round(seconds))}")
     if runs:
@@ -143,10 +143,10 @@ def fuzz(target: str, seconds: float, runs: int) -> Path:
     return path
 
 
-def run(targets: list[str], seconds: float, runs: int, total: int | None) -> int:
+def run(targets: list[str], seconds: float, runs: int, total: int | None, more: list[str]) -> int:
     """Runs targets one after the other. Prints a line for each. Returns how many inputs broke a rule.
 
-    `total`: runs stop when the executions of all logs reach it. 0: the goal of the target.
+    `total`: runs stop when the executions of all logs reach it. 0: the goal of the target. `more`: flags of libFuzzer.
     """
     build(targets)
     found = 0
@@ -155,7 +155,7 @@ def run(targets: list[str], seconds: float, runs: int, total: int | None) -> int
         if total is not None and (runs := (total or TARGETS[target].goal) - so_far(target)) <= 0:
             continue
         started = time.monotonic()
-        log = fuzz(target, seconds / len(targets), runs)
+        log = fuzz(target, seconds / len(targets), runs, more)
         done, rate = executions(log), executions(log) / max(time.monotonic() - started, 0.1)
         if done == 0:
             sys.exit(f"{target} did not run: {log.read_text(errors='replace')[-2000:]}")
@@ -210,6 +210,9 @@ def main() -> int:
     parser.add_argument(
         "--total", type=int, nargs="?", const=0, help="executions of each target in all runs; the goals if no number"
     )
+    parser.add_argument(
+        "--flag", action="append", default=[], metavar="FLAG", help="a flag of libFuzzer: --flag=-use_counters=0"
+    )
     arguments = parser.parse_args()
     targets = arguments.targets or list(TARGETS)
     if unknown := [target for target in targets if target not in TARGETS]:
@@ -224,7 +227,7 @@ def main() -> int:
         case _:
             if not (arguments.seconds or arguments.runs or arguments.total is not None):
                 parser.error("say when to stop: --seconds, --runs or --total")
-            return 1 if run(targets, arguments.seconds, arguments.runs, arguments.total) else 0
+            return bool(run(targets, arguments.seconds, arguments.runs, arguments.total, arguments.flag))
     return 0
 
 
