@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from anyrecord import _core
@@ -61,6 +62,7 @@ class OpenOptions:
     threads: int | None
     on_error: OnError = "raise"
     max_errors: int | None = None
+    storage: tuple[tuple[str, str], ...] = ()
 
     @property
     def reads_on(self) -> bool:
@@ -79,6 +81,7 @@ def open_options(
     threads: SupportsIndex | None = None,
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> OpenOptions:
     """Checks the keywords and returns them as one object."""
     mark_worker_process()
@@ -113,7 +116,33 @@ def open_options(
         threads=threads,
         on_error=on_error,
         max_errors=max_errors,
+        storage=storage_options(storage),
     )
+
+
+def storage_options(storage: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
+    """Returns the options of a store as pairs of texts.
+
+    >>> storage_options({"region": "eu-west-1", "allow_http": True, "max_requests": 8})
+    (('region', 'eu-west-1'), ('allow_http', 'true'), ('max_requests', '8'))
+    """
+    if storage is None:
+        return ()
+    if not isinstance(storage, Mapping):
+        raise TypeError(f"storage= takes a dict of options, not {type(storage).__name__}")
+    return tuple((str(name), _option_text(name, value)) for name, value in storage.items() if value is not None)
+
+
+def _option_text(name: object, value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case timedelta():
+            return f"{value.total_seconds()}s"
+        case str() | int() | float():
+            return str(value)
+        case _:
+            raise TypeError(f"storage option {name!r} must be a str, a number or a bool, not {type(value).__name__}")
 
 
 def mark_worker_process() -> None:

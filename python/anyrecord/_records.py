@@ -66,6 +66,7 @@ def open(
     expected_records: SupportsIndex | None = None,
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
+    storage: Mapping[str, Any] | None = None,
 ) -> Records:
     """Opens record files as one sequence of records.
 
@@ -114,6 +115,7 @@ def open(
         threads=threads,
         on_error=on_error,
         max_errors=max_errors,
+        storage=storage,
     )
     expected = optional_number("expected_records", expected_records, 0, MOST_COUNT)
     try:

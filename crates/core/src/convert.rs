@@ -13,6 +13,7 @@ use crate::shard::RecordRange;
 use crate::storage::Storage;
 use crate::storage::file::Io;
 use crate::storage::location::Location;
+use crate::storage::remote::open::FirstPart;
 use crate::writer::Writer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -114,7 +115,7 @@ impl Storage for Watched {
 }
 
 fn open(input: &Input, cx: &Cx<'_>) -> Result<Arc<Watched>> {
-    let file = input.location.open(Io::Plain, cx.budget.files())?.storage;
+    let file = input.location.open(Io::Plain, FirstPart::Beginning, cx)?.storage;
     Ok(Arc::new(Watched { file, reached: AtomicU64::new(0) }))
 }
 

@@ -10,7 +10,9 @@ use crate::format::{Format, ReadOptions, Table, detect, side_index};
 use crate::storage::file::Io;
 use crate::storage::location::Location;
 use crate::storage::output::Output;
+use crate::storage::partial::Partial;
 use crate::storage::publish::Staged;
+use crate::storage::remote::open::FirstPart;
 use crate::storage::{self, Storage};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,8 +31,8 @@ fn beside(location: &Location) -> Option<Location> {
 fn read(location: &Location, data_bytes: u64, cx: &Cx<'_>) -> Option<Vec<u8>> {
     // An index entry is smaller than the data it describes, so a larger file is not an index of this data.
     let most = data_bytes.saturating_add(1 << 10);
-    let opened = beside(location)?.open(Io::Plain, cx.budget.files()).ok()?;
-    let storage = &*opened.storage;
+    let opened = beside(location)?.open(Io::Plain, FirstPart::Beginning, cx).ok()?;
+    let storage = &Partial::of(&opened);
     let begin = storage::read_vec(storage, "side index", 0, storage.len().min(side_index::BEGIN), cx).ok()?;
     if storage.len() > most || !side_index::begins(&begin) {
         return None;
@@ -76,7 +78,7 @@ pub fn build(
     options: &ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Option<PathBuf>> {
-    let opened = location.open(Io::Plain, cx.budget.files())?;
+    let opened = location.open(Io::Plain, FirstPart::Beginning, cx)?;
     let file = &*opened.storage;
     let build = || {
         let format = detect::named_or_detected(format, file, options, cx)?;

@@ -16,13 +16,14 @@ use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Table, detect};
 use crate::parallel;
 use crate::process;
-use crate::shard::{RecordRange, Shard, Source};
+use crate::shard::{RecordRange, Shard, Source, first_part};
 use crate::storage::ReadOp;
 use crate::storage::fetch::{Fetch, Queue, fetch};
 use crate::storage::location::{Location, Opened};
 use crate::storage::partial::{FetchedRange, Partial};
+use crate::storage::remote::open::FirstPart;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Threads that open files. They mostly wait, so there are more than there usually are cores.
 const OPENERS: usize = 16;
@@ -48,7 +49,8 @@ pub fn open_files(
     cx: &Cx<'_>,
 ) -> Result<Vec<Arc<Shard>>> {
     let opener = Opener { format, options };
-    if files.len() <= FEW {
+    let is_remote = files.iter().any(|(location, _)| location.as_url().is_some());
+    if files.len() <= FEW && !is_remote {
         return parallel::for_each(&files, 1, cx, |(location, range), cx| {
             Shard::open(location.clone(), *range, format, options, cx).map(Arc::new)
         });
@@ -113,8 +115,16 @@ impl Opener<'_> {
         threads: usize,
         cx: &Cx<'_>,
     ) -> Result<Vec<PendingFile<'f>>> {
-        parallel::for_each(files, threads, cx, |(location, range), cx| {
-            let opened = location.open(self.options.io, cx.budget.files())?;
+        let mut objects = self.open_objects(files, cx)?.into_iter();
+        let objects: Vec<_> =
+            files.iter().map(|(location, _)| location.as_url().and_then(|_| objects.next())).collect();
+        let all: Vec<_> =
+            files.iter().zip(objects).map(|(file, object)| (file, Mutex::new(object))).collect();
+        parallel::for_each(&all, threads, cx, |((location, range), object), cx| {
+            if let Some(object) = object.lock().ok().and_then(|mut object| object.take()) {
+                return object.map(|opened| self.pending_object(location, *range, opened));
+            }
+            let opened = location.open(self.options.io, FirstPart::Beginning, cx)?;
             let beginning = FetchedRange::empty(0..BEGINNING.min(opened.storage.len()))
                 .map_err(|error| error.in_file(opened.storage.name()));
             let (state, pieces) = match opened.storage.queue() {
@@ -125,6 +135,27 @@ impl Opener<'_> {
             };
             Ok(PendingFile { location, range: *range, opened, pieces, filled: 0, state })
         })
+    }
+
+    /// Opens the files that are remote objects.
+    fn open_objects(&self, files: &[(Location, RecordRange)], cx: &Cx<'_>) -> Result<Vec<Result<Opened>>> {
+        let locations: Vec<_> =
+            files.iter().map(|(location, _)| (location, first_part(location, self.format))).collect();
+        Location::open_objects(&locations, cx)
+    }
+
+    /// A remote object, with the bytes that came with opening.
+    fn pending_object<'f>(
+        &self,
+        location: &'f Location,
+        range: RecordRange,
+        opened: Opened,
+    ) -> PendingFile<'f> {
+        let mut opened = opened;
+        let part = opened.part.take().and_then(Arc::into_inner);
+        let pieces: Vec<_> = part.into_iter().collect();
+        let state = if self.is_without_table(location) { TableState::Alone } else { TableState::Trying };
+        PendingFile { location, range, opened, filled: pieces.len(), pieces, state }
     }
 
     /// Reads the tables of the files together, except where that gains nothing.
@@ -181,6 +212,14 @@ impl Opener<'_> {
     fn try_one(&self, file: &PendingFile<'_>, cx: &Cx<'_>) -> Tried {
         let (options, storage) = (&self.options, Partial::only(&*file.opened.storage, &file.pieces));
         let read = || {
+            // A request for the bytes that prove the format of a remote object is saved if its table can be read.
+            let named = file.location.as_url().and_then(|url| detect::by_suffix(url.shown()));
+            if let Some(format) = named.filter(|format| self.format.is_none() && format.has_table_at_end) {
+                match (format.open)(&storage, options, cx) {
+                    Err(_) if !storage.is_missing_something() => {}
+                    table => return Ok((format, table?)),
+                }
+            }
             let format = detect::named_or_detected(self.format, &storage, options, cx)?;
             // The format has no table, but the file name did not show that.
             if format.open_indexed.is_some() {

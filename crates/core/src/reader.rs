@@ -172,6 +172,11 @@ impl Reader {
         Budget::new(&self.limits, &self.files)
     }
 
+    /// Counters of requests to servers, by their names.
+    pub fn stats(&self) -> [(&'static str, u64); 6] {
+        self.files.stats.counts()
+    }
+
     /// How many records there are.
     pub fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)

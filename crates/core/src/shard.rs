@@ -8,6 +8,8 @@ use crate::format::{Format, ReadOptions, Table, TableHome, detect};
 use crate::index_file;
 use crate::storage::file_set::FileSet;
 use crate::storage::location::{Location, Opened};
+use crate::storage::partial::Partial;
+use crate::storage::remote::open::FirstPart;
 use crate::storage::{Mapped, Storage};
 use once_cell::race::OnceBox;
 use std::ops::Range;
@@ -43,8 +45,8 @@ impl Source {
         options: &ReadOptions,
         cx: &Cx<'_>,
     ) -> Result<Self> {
-        let opened = location.open(options.io, cx.budget.files())?;
-        let (format, table) = Source::read_table(&*opened.storage, location, format, options, cx)?;
+        let opened = location.open(options.io, first_part(location, format), cx)?;
+        let (format, table) = Source::read_table(&Partial::of(&opened), location, format, options, cx)?;
         Ok(Source::new(opened, format, table, options))
     }
 
@@ -80,6 +82,8 @@ impl Source {
         table: Box<dyn Table>,
         options: &ReadOptions,
     ) -> Self {
+        // The table is read, so these bytes are not needed any more.
+        let opened = opened.without_part();
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
         let has_table_in_memory = options.table == TableHome::Memory;
         Source { opened, format, table, is_packed, has_table_in_memory, is_verified: options.checksums }
@@ -111,6 +115,18 @@ impl Source {
     /// Closes the descriptor and releases the memory map.
     pub fn release(&self) {
         self.opened.release();
+    }
+}
+
+/// The part of a remote object that its table is in.
+pub fn first_part(location: &Location, format: Option<&str>) -> FirstPart {
+    let format = match format {
+        Some(name) => detect::by_name(name).ok(),
+        None => detect::by_suffix(&location.name()),
+    };
+    match format {
+        Some(format) if format.has_table_at_end => FirstPart::End,
+        _ => FirstPart::Beginning,
     }
 }
 
@@ -226,6 +242,11 @@ impl Shard {
     /// The path as it was given, if it is a local file.
     pub fn path(&self) -> Option<&Path> {
         self.location.as_path()
+    }
+
+    /// Where the file is.
+    pub fn location(&self) -> &Location {
+        &self.location
     }
 
     /// The path from the root, if it is a local file.

@@ -7,7 +7,6 @@ use crate::opening::{Opening, with_cx};
 use crate::writer::{Writer, with_bytes};
 use anyrecord::Cx;
 use anyrecord::convert::{Input, Pour, Split};
-use anyrecord::shard::RecordRange;
 use anyrecord::storage::location::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -65,14 +64,9 @@ impl<'a> Listener<'a> {
     }
 }
 
-fn inputs(files: Vec<(PathBuf, u64, Option<u64>)>) -> Vec<Input> {
-    let files = files.into_iter();
-    files
-        .map(|(path, start, stop)| Input {
-            location: Location::path(path),
-            range: RecordRange { start, stop },
-        })
-        .collect()
+fn inputs(files: Vec<(PathBuf, u64, Option<u64>)>, options: &Opening) -> PyResult<Vec<Input>> {
+    let files = options.locations(files).map_err(Failure)?.into_iter();
+    Ok(files.map(|(location, range)| Input { location, range }).collect())
 }
 
 /// Writes all records of the files and returns how many were read.
@@ -92,7 +86,7 @@ pub fn pour(
     progress: Option<Py<PyAny>>,
     total: u64,
 ) -> PyResult<u64> {
-    let inputs = inputs(files);
+    let inputs = inputs(files, &options)?;
     let split = split.map(|(shards, records)| Split { shards, records });
     let mut listener = Listener::new(progress.as_ref(), total);
     let mut apply = map.as_ref().map(|map| {
@@ -130,7 +124,7 @@ pub fn count_records(
     files: Vec<(PathBuf, u64, Option<u64>)>,
     options: Opening,
 ) -> PyResult<u64> {
-    let inputs = inputs(files);
+    let inputs = inputs(files, &options)?;
     let (format, reading) = (options.format.as_deref(), options.options());
     let count = |cx: &Cx<'_>| anyrecord::convert::count(&inputs, format, &reading, cx);
     let counted = gil::detach(py, || with_cx(&reading.limits, count));

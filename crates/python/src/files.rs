@@ -4,12 +4,13 @@ use crate::errors::{Failure, external};
 use crate::file_like::FileLike;
 use crate::gil;
 use crate::opening::{Opening, with_cx};
+use crate::remote::location;
 use anyrecord::Cx;
 use anyrecord::shard::RecordRange;
 use anyrecord::storage::Storage;
 use anyrecord::storage::file::Io;
-use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
+use anyrecord::storage::remote::open::FirstPart;
 use anyrecord::verify::Report;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -80,9 +81,9 @@ pub fn verify_path(
     options: Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let location = Location::path(path);
-    let open = |cx: &Cx<'_>| location.open(Io::Plain, cx.budget.files());
-    let file = with_cx(&options.options().limits, open).map_err(Failure)?;
+    let location = options.storage_options().and_then(|storage| location(path, &storage)).map_err(Failure)?;
+    let open = |cx: &Cx<'_>| location.open(Io::Plain, FirstPart::Beginning, cx);
+    let file = gil::detach(py, || with_cx(&options.options().limits, open)).map_err(Failure)?;
     verify(py, &*file.storage, parts, &options, progress)
 }
 

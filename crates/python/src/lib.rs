@@ -39,6 +39,7 @@ mod order;
 mod owned;
 mod publishing;
 mod records;
+mod remote;
 mod salvage;
 mod temporaries;
 mod views;
@@ -118,6 +119,9 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(salvage::salvage_paths, m)?)?;
     m.add_function(wrap_pyfunction!(salvage::salvage_object, m)?)?;
     m.add_function(wrap_pyfunction!(salvage::salvage_bytes, m)?)?;
+    m.add_function(wrap_pyfunction!(remote::check_url, m)?)?;
+    m.add_function(wrap_pyfunction!(remote::list_objects, m)?)?;
+    m.add_function(wrap_pyfunction!(remote::put_object, m)?)?;
     m.add_function(wrap_pyfunction!(views::order_of, m)?)?;
     m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;
     m.add_function(wrap_pyfunction!(views::concat, m)?)?;

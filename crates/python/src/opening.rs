@@ -5,6 +5,7 @@ use crate::errors::Failure;
 use crate::file_like::FileLike;
 use crate::gil;
 use crate::interrupts::{self, Interrupts};
+use crate::remote::location;
 use anyrecord::format::{ReadOptions, Table, TableHome};
 use anyrecord::reader::Reader;
 use anyrecord::shard::{RecordRange, Shard, Source as OpenSource};
@@ -13,6 +14,7 @@ use anyrecord::storage::file::Io;
 use anyrecord::storage::file_set::FileSet;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
+use anyrecord::storage::remote::options::StorageOptions;
 use anyrecord::view::View;
 use anyrecord::{Budget, Cx, Limits};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -47,9 +49,27 @@ pub struct Opening {
     pub cache_bytes: usize,
     pub threads: Option<usize>,
     pub reads_on: bool,
+    pub storage: Vec<(String, String)>,
 }
 
 impl Opening {
+    /// The options of object stores.
+    pub fn storage_options(&self) -> anyrecord::Result<Arc<StorageOptions>> {
+        StorageOptions::new(self.storage.iter().cloned()).map(Arc::new)
+    }
+
+    /// The locations of files: paths and URLs.
+    pub fn locations(
+        &self,
+        files: Vec<(PathBuf, u64, Option<u64>)>,
+    ) -> anyrecord::Result<Vec<(Location, RecordRange)>> {
+        let storage = self.storage_options()?;
+        let files = files.into_iter();
+        files
+            .map(|(path, start, stop)| Ok((location(path, &storage)?, RecordRange { start, stop })))
+            .collect()
+    }
+
     pub fn options(&self) -> ReadOptions {
         ReadOptions {
             checksums: self.checksums,
@@ -85,7 +105,7 @@ fn source(shards: Vec<Arc<Shard>>, options: &Bound<'_, PyAny>) -> PyResult<Sourc
     Ok(Source { reader: Arc::new(reader), view, options: options.clone().unbind(), policy })
 }
 
-/// Opens local files: `(path, first record, end or None)` of each. The end is not included.
+/// Opens files: `(path or URL, first record, end or None)` of each. The end is not included.
 #[pyfunction]
 pub fn open_paths(
     py: Python<'_>,
@@ -93,9 +113,7 @@ pub fn open_paths(
     options: &Bound<'_, PyAny>,
 ) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
-    let files = files.into_iter();
-    let files =
-        files.map(|(path, start, stop)| (Location::path(path), RecordRange { start, stop })).collect();
+    let files = opening.locations(files).map_err(Failure)?;
     let (format, reading) = (opening.format.as_deref(), opening.options());
     let open = |cx: &Cx<'_>| anyrecord::open::open_files(files, format, reading, cx);
     let opened = gil::detach(py, || with_cx(&reading.limits, open));
@@ -144,10 +162,13 @@ pub fn restore(
     let opening: Opening = options.extract()?;
     let reading = opening.options();
     let shared = FileSet::new(&reading.limits);
-    let shards = files.into_iter().map(|(path, first, records, format)| {
-        Arc::new(Shard::later(Location::path(path), first, records, &format, reading, shared.clone()))
-    });
-    let mut source = source(shards.collect(), options)?;
+    let storage = opening.storage_options().map_err(Failure)?;
+    let mut shards = Vec::with_capacity(files.len());
+    for (path, first, records, format) in files {
+        let location = location(path, &storage).map_err(Failure)?;
+        shards.push(Arc::new(Shard::later(location, first, records, &format, reading, shared.clone())));
+    }
+    let mut source = source(shards, options)?;
     source.view = View::from_numbers(&view, source.reader.len()).map_err(Failure)?;
     if !origins.is_empty() {
         source.policy = Policy::new(options, origins)?;
@@ -210,10 +231,12 @@ impl Source {
     /// `(path or name, first record, records, format, absolute path)` of each file. The last is None if it has no path.
     fn files(&self) -> Vec<(OsString, u64, u64, String, Option<OsString>)> {
         let named = |s: &Shard| s.path().map_or_else(|| s.name().into(), |path| path.into());
+        let absolute = |s: &Shard| match s.location().as_url() {
+            Some(url) => Some(url.as_given().into()),
+            None => s.absolute().map(Into::into),
+        };
         let shards = self.reader.shards().iter();
-        shards
-            .map(|s| (named(s), s.first(), s.records(), s.format().to_owned(), s.absolute().map(Into::into)))
-            .collect()
+        shards.map(|s| (named(s), s.first(), s.records(), s.format().to_owned(), absolute(s))).collect()
     }
 
     /// `(path, warning)` of each file whose format has a warning.
@@ -242,6 +265,11 @@ impl Source {
             found.push((name, shard.records(), chunks, size, sizes.0, sizes.1, about.codec, about.options));
         }
         Ok(found)
+    }
+
+    /// The counters of requests to servers, by their names.
+    fn stats(&self) -> Vec<(&'static str, u64)> {
+        self.reader.stats().to_vec()
     }
 
     /// Closes the files and frees the caches. Reading is an error after that.

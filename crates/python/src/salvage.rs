@@ -5,6 +5,7 @@ use crate::errors::Failure;
 use crate::file_like::FileLike;
 use crate::gil;
 use crate::opening::{Opening, with_cx};
+use crate::remote::location;
 use crate::writer::Writer;
 use anyrecord::Cx;
 use anyrecord::convert::{Shards, Split};
@@ -14,6 +15,7 @@ use anyrecord::storage::Storage;
 use anyrecord::storage::file::Io;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
+use anyrecord::storage::remote::open::FirstPart;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
@@ -54,7 +56,7 @@ fn salvage<'py>(
         with_cx(&reading.limits, |cx: &Cx<'_>| -> anyrecord::Result<Vec<_>> {
             let mut reports = Vec::new();
             for source in &sources {
-                let file = source.open(Io::Plain, cx.budget.files())?.storage;
+                let file = source.open(Io::Plain, FirstPart::Beginning, cx)?.storage;
                 reports.push((file.name().to_owned(), salvage.file(&*file, format, &reading, cx)?));
             }
             if let Some(writer) = salvage.writer {
@@ -96,7 +98,9 @@ pub fn salvage_paths<'py>(
     paths: Vec<PathBuf>,
     saving: Saving<'py>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    salvage(py, paths.into_iter().map(Location::path).collect(), &saving, saving.total)
+    let storage = saving.reading.storage_options().map_err(Failure)?;
+    let locations = paths.into_iter().map(|path| location(path, &storage)).collect::<anyrecord::Result<_>>();
+    salvage(py, locations.map_err(Failure)?, &saving, saving.total)
 }
 
 /// Salvages a Python file object.

@@ -86,6 +86,8 @@ pub struct Format {
     pub suffixes: &'static [&'static str],
     /// Whether the bytes are of this format.
     pub probe: fn(&dyn Storage, &ReadOptions, &Cx<'_>) -> Result<Probe>,
+    /// Whether the table is at the end of a file.
+    pub has_table_at_end: bool,
     /// Reads the table of chunks.
     pub open: OpenTable,
     /// Reads the table from a side index that [`Table::index_bytes`] made. Only for formats without a table in the

@@ -73,10 +73,13 @@ impl Reader {
     /// Announces that records will be read soon. If recent reads missed the page cache, the disk begins to read their
     /// bytes.
     pub fn will_read(&self, indices: &[u64], cx: &Cx<'_>) {
-        if !self.page_cache.is_warm()
-            && let Ok(plans) = self.plan_all(&indices[..indices.len().min(BLOCK)], cx)
-        {
+        if self.page_cache.is_warm() {
+            return;
+        }
+        for indices in indices.chunks(BLOCK) {
+            let Ok(plans) = self.plan_all(indices, cx) else { return };
             self.prefetch_batch(plans.iter());
+            fetch_ahead(&plans);
         }
     }
 
@@ -377,6 +380,19 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
         fill(plan, place, By::Map, cx).map_err(|e| plan.attribute(e))?;
     }
     Ok(())
+}
+
+/// Lets storages that are far away begin to fetch what will be read.
+fn fetch_ahead(plans: &[Plan<'_>]) {
+    let mut ranges: Vec<_> = plans
+        .iter()
+        .filter(|plan| !plan.source.is_mapped() && plan.source.storage().distance().ahead > 0)
+        .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
+        .collect();
+    ranges.sort_unstable_by_key(|(shard, range, _)| (*shard, range.start));
+    for of_one in ranges.chunk_by(|a, b| a.0 == b.0) {
+        of_one[0].2.storage().will_need(&mut of_one.iter().map(|(_, range, _)| range.clone()));
+    }
 }
 
 /// The stored bytes of the chunks that are not in memory, from all files together. The plans are sorted by file.

@@ -3,12 +3,14 @@
 //! A batch may need ranges of many files. If the files were read one after the other, every read would wait for its disk
 //! or its server. So [`fetch`] takes all ranges at once, and one queue serves all storages of the same kind. O_DIRECT
 //! files share one ring (`io_uring`). For files read through the page cache, the system is advised of the ranges before
-//! they are read (read-ahead). An object store is added as one more [`Queue`].
+//! they are read (read-ahead). The requests to all servers are in flight together.
 //!
 //! When [`fetch`] returns, no read is in flight. While it runs, the queue bounds what is in flight: its memory bounds
 //! the bytes, its depth bounds the requests, and the limit of the data set bounds the open files.
 
 use super::file::LocalFile;
+use super::remote::file::RemoteFile;
+use super::remote::transfer;
 use super::{ReadOp, Storage};
 #[cfg(target_os = "linux")]
 use super::{cold, direct};
@@ -32,6 +34,8 @@ pub enum Queue<'s> {
     Direct(&'s LocalFile),
     /// Reads through the page cache.
     PageCache(&'s LocalFile),
+    /// Requests to servers.
+    Remote(&'s RemoteFile),
 }
 
 /// The number of the job that failed, and the error.
@@ -45,10 +49,11 @@ pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
     }
     #[cfg(target_os = "linux")]
     let (mut directs, mut cached) = (Vec::new(), Vec::new());
-    let mut others = Vec::new();
+    let (mut remote, mut others) = (Vec::new(), Vec::new());
     for (number, job) in jobs.iter_mut().enumerate() {
         match job.storage.queue() {
             Queue::Own => others.push((number, job)),
+            Queue::Remote(file) => remote.push((number, file, &mut job.ops)),
             #[cfg(target_os = "linux")]
             Queue::Direct(file) => directs.push((number, file, &mut job.ops)),
             #[cfg(target_os = "linux")]
@@ -62,6 +67,7 @@ pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
         read_direct(directs, cx)?;
         cold::read_files(cached, cx)?;
     }
+    transfer::read(&mut remote, cx)?;
     for (number, job) in others {
         job.storage.read_many(&mut job.ops, cx).map_err(|error| (number, error))?;
     }

@@ -1,6 +1,7 @@
 //! What the files of one data set share: the limit on open file descriptors, and one temporary file.
 
 use super::handles::Handles;
+use super::remote::stats::Stats;
 use super::spool::Spool;
 use crate::limits::Limits;
 use std::sync::Arc;
@@ -11,12 +12,18 @@ pub struct FileSet {
     pub handles: Arc<Handles>,
     /// The temporary file.
     pub spool: Spool,
+    /// Counters of requests to servers.
+    pub stats: Arc<Stats>,
 }
 
 impl FileSet {
     /// A new set. No file is open yet.
     pub fn new(limits: &Limits) -> Arc<Self> {
         let handles = Handles::new(limits.open_files);
-        Arc::new(FileSet { spool: Spool::new(limits.spool_bytes, handles.clone()), handles })
+        Arc::new(FileSet {
+            spool: Spool::new(limits.spool_bytes, handles.clone()),
+            handles,
+            stats: Arc::default(),
+        })
     }
 }

@@ -1,10 +1,14 @@
 //! Opens locations as storages. This is the only place that opens files for reading.
 
 use super::file::{Io, LocalFile};
-use super::file_set::FileSet;
 use super::handles::Handle;
+use super::partial::FetchedRange;
+use super::remote::open::{self as objects, FirstPart, OpenedObject};
+use super::remote::options::StorageOptions;
+use super::remote::url::RemoteUrl;
 use super::{Mapped, Storage};
-use crate::error::Result;
+use crate::cx::Cx;
+use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Acquire};
@@ -18,6 +22,13 @@ pub enum Location {
         path: PathBuf,
         /// The absolute path at that time. It stays valid if the working directory changes.
         absolute: PathBuf,
+    },
+    /// An object in a store, opened when needed.
+    Url {
+        /// Where it is.
+        url: RemoteUrl,
+        /// The options of the store.
+        options: Arc<StorageOptions>,
     },
     /// A storage that the caller passed already open. It cannot be opened again.
     Handed(Arc<dyn Storage>),
@@ -34,6 +45,7 @@ impl Location {
     pub fn name(&self) -> String {
         match self {
             Location::Path { path, .. } => path.to_string_lossy().into_owned(),
+            Location::Url { url, .. } => url.shown().to_owned(),
             Location::Handed(storage) => storage.name().to_owned(),
         }
     }
@@ -42,7 +54,7 @@ impl Location {
     pub fn as_path(&self) -> Option<&Path> {
         match self {
             Location::Path { path, .. } => Some(path),
-            Location::Handed(_) => None,
+            Location::Url { .. } | Location::Handed(_) => None,
         }
     }
 
@@ -50,36 +62,67 @@ impl Location {
     pub fn absolute(&self) -> Option<&Path> {
         match self {
             Location::Path { absolute, .. } => Some(absolute),
-            Location::Handed(_) => None,
+            Location::Url { .. } | Location::Handed(_) => None,
+        }
+    }
+
+    /// The URL, if it is an object in a store.
+    pub fn as_url(&self) -> Option<&RemoteUrl> {
+        match self {
+            Location::Url { url, .. } => Some(url),
+            _ => None,
         }
     }
 
     /// The location of a file in the same folder. `name` makes its file name from the name of this file. None if this
     /// location is not a path, or has no file name.
     pub fn beside(&self, name: impl Fn(&std::ffi::OsStr) -> std::ffi::OsString) -> Option<Self> {
+        if let Location::Url { url, options } = self {
+            let renamed = name(std::ffi::OsStr::new(url.path.filename()?)).into_string().ok()?;
+            let mut parts: Vec<_> = url.path.parts().map(|part| part.as_ref().to_owned()).collect();
+            *parts.last_mut()? = renamed;
+            let path = object_store::path::Path::parse(parts.join("/")).ok()?;
+            return Some(Location::Url { url: url.with_path(path), options: options.clone() });
+        }
         let Location::Path { path, absolute } = self else { return None };
         let renamed = |path: &Path| Some(path.with_file_name(name(path.file_name()?)));
         Some(Location::Path { path: renamed(path)?, absolute: renamed(absolute)? })
     }
 
-    /// Opens the location. `files` limits the open descriptors of the data set.
-    pub fn open(&self, io: Io, files: &FileSet) -> Result<Opened> {
+    /// Opens the location, within the limits of its data set. `part` is the part of a remote object to fetch with the
+    /// same request.
+    pub fn open(&self, io: Io, part: FirstPart, cx: &Cx<'_>) -> Result<Opened> {
+        let files = cx.budget.files();
         match self {
+            Location::Url { .. } => {
+                let opened = Self::open_objects(&[(self, part)], cx)?.pop();
+                opened.unwrap_or_else(|| Err(Error::cancellation()))
+            }
             Location::Path { absolute, .. } => {
                 let file = LocalFile::open_as(self.name(), absolute, &files.handles, io)?;
                 let (handle, warning) = (Some(file.handle().clone()), file.warning());
                 let file = Arc::new(file);
                 let (map_flag, mapped) = (file.map_flag(), file.clone().into_mapped());
-                Ok(Opened { mapped, map_flag, storage: file, handle, warning })
+                Ok(Opened { mapped, map_flag, handle, warning, ..Opened::new(file) })
             }
-            Location::Handed(storage) => Ok(Opened {
-                storage: storage.clone(),
-                mapped: None,
-                map_flag: None,
-                handle: None,
-                warning: None,
-            }),
+            Location::Handed(storage) => Ok(Opened::new(storage.clone())),
         }
+    }
+
+    /// Opens remote objects together, each with a part of it. Other locations are left out.
+    pub fn open_objects(locations: &[(&Location, FirstPart)], cx: &Cx<'_>) -> Result<Vec<Result<Opened>>> {
+        let object = |(location, part): &(&Location, FirstPart)| match location {
+            Location::Url { url, options } => Some((url.clone(), options.clone(), *part)),
+            _ => None,
+        };
+        let opened =
+            objects::open(locations.iter().filter_map(object).collect(), &cx.budget.files().stats, cx)?;
+        let make = |(file, part): OpenedObject| {
+            let mut opened = Opened::new(Arc::new(file));
+            opened.part = Some(Arc::new(part));
+            opened
+        };
+        Ok(opened.into_iter().map(|opened| opened.map(make)).collect())
     }
 }
 
@@ -97,9 +140,23 @@ pub struct Opened {
     handle: Option<Arc<Handle>>,
     /// A warning to the caller about how the file is read: `"read ..."`.
     pub warning: Option<&'static str>,
+    /// Bytes that came with opening, until its table is read.
+    pub part: Option<Arc<FetchedRange>>,
 }
 
 impl Opened {
+    /// A storage that is always read.
+    fn new(storage: Arc<dyn Storage>) -> Self {
+        Opened { storage, mapped: None, map_flag: None, handle: None, warning: None, part: None }
+    }
+
+    /// Frees the bytes that came with opening.
+    #[must_use]
+    pub fn without_part(mut self) -> Self {
+        self.part = None;
+        self
+    }
+
     /// Access to the bytes in place. None if they have to be read.
     #[inline]
     pub fn mapped(&self) -> Option<&dyn Mapped> {

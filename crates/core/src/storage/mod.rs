@@ -17,12 +17,13 @@
 //! | [`partial`] | a storage of which some ranges are in memory, while it is being opened |
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
 //! | [`window`] | reading from front to back, in large pieces or skipping |
+//! | [`remote`] | objects in object stores and on web servers |
 //! | [`output`] | what a writer writes to |
 //! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
 //! | [`disk`] | the changes that they make to a folder |
 //! | [`temporary`], [`stale`] | the temporary files of writers, and of writers that were killed |
 //!
-//! To add another kind of storage (an object store), add one file here with one `impl Storage`.
+//! To add another kind of storage, add one file here with one `impl Storage`.
 
 #[cfg(target_os = "linux")]
 mod aligned;
@@ -53,6 +54,7 @@ mod positional;
 #[cfg(all(test, unix))]
 mod power_cut;
 pub mod publish;
+pub mod remote;
 #[cfg(target_os = "linux")]
 pub(crate) mod sigbus;
 pub mod spool;
@@ -77,6 +79,21 @@ pub struct ReadOp<'a> {
     /// Filled completely, or the read fails.
     pub out: &'a mut [u8],
 }
+
+/// How far apart reads of a storage should be. A request to a server costs as much time as many bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Distance {
+    /// Reads that are no further apart are made as one.
+    pub near: u64,
+    /// The most bytes that a sequential read takes at once.
+    pub largest: u64,
+    /// Bytes that an iteration has fetched before they are read. 0: the system reads ahead by itself.
+    pub ahead: u64,
+}
+
+/// The distances of local files. A gap of 16 KiB costs as much as a system call. A read of 1 MiB has the full speed of a
+/// disk, and fits into the processor's cache.
+pub const LOCAL: Distance = Distance { near: 16 << 10, largest: 1 << 20, ahead: 0 };
 
 /// Bytes that can be read at any position, from many threads at once.
 pub trait Storage: Send + Sync {
@@ -103,6 +120,14 @@ pub trait Storage: Send + Sync {
     fn queue(&self) -> Queue<'_> {
         Queue::Own
     }
+
+    /// How far apart reads should be.
+    fn distance(&self) -> Distance {
+        LOCAL
+    }
+
+    /// Announces that ranges will be read soon, so that a storage that is far away begins to fetch them.
+    fn will_need(&self, _ranges: &mut dyn Iterator<Item = Range<u64>>) {}
 
     /// Returns an error if the storage has changed since it was opened. Called when something in its bytes is wrong.
     fn unchanged(&self) -> Result<()> {

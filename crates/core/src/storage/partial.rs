@@ -4,7 +4,8 @@
 //! Opening a file reads a few ranges, and each range says where the next one is. This storage lets many files be opened
 //! together: every opening runs until a range is missing, and then the missing ranges of all files are fetched together.
 
-use super::{ReadOp, Storage};
+use super::location::Opened;
+use super::{Distance, ReadOp, Storage};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -39,6 +40,11 @@ pub struct Partial<'a> {
 }
 
 impl<'a> Partial<'a> {
+    /// The part of a storage that came with opening it is in memory.
+    pub fn of(opened: &'a Opened) -> Self {
+        Partial::and_rest(&*opened.storage, opened.part.as_deref().map_or(&[], std::slice::from_ref))
+    }
+
     /// Only the pieces can be read. Other reads fail, and their ranges are noted as missing.
     pub fn only(storage: &'a dyn Storage, pieces: &'a [FetchedRange]) -> Self {
         Partial { storage, pieces, missing: Some(Mutex::default()) }
@@ -47,6 +53,12 @@ impl<'a> Partial<'a> {
     /// Other ranges than the pieces are read from the storage.
     pub fn and_rest(storage: &'a dyn Storage, pieces: &'a [FetchedRange]) -> Self {
         Partial { storage, pieces, missing: None }
+    }
+
+    /// Whether a read needed a range that no piece holds.
+    pub fn is_missing_something(&self) -> bool {
+        let missing = self.missing.as_ref().and_then(|missing| missing.lock().ok());
+        missing.is_some_and(|missing| !missing.is_empty())
     }
 
     /// The ranges that reads needed and no piece holds, in whole blocks.
@@ -103,6 +115,10 @@ impl Storage for Partial<'_> {
                 Err(Error::cancellation())
             }
         }
+    }
+
+    fn distance(&self) -> Distance {
+        self.storage.distance()
     }
 
     fn unchanged(&self) -> Result<()> {

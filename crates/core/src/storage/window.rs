@@ -3,18 +3,15 @@
 //! A window adapts to the requests. As long as they follow each other, it reads large pieces. When they skip, it reads
 //! no more than what is requested.
 
-use super::{Storage, read_to_end_of};
+use super::{Distance, Storage, read_to_end_of};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
 
-/// Requests that are no further apart than this follow each other: the gap is read with them.
-const NEAR: u64 = 16 << 10;
 /// The size of the first read, before it is known how far apart requests are. Many files are smaller.
 const FIRST: u64 = 64 << 10;
-/// The most that is read beyond the request: enough for the full speed of a disk, and small enough for the processor's
-/// cache.
-const LARGEST: u64 = 1 << 20;
+/// The size of pieces: small enough for the processor's cache.
+const PIECE: u64 = 1 << 20;
 
 /// A part of a storage in memory, moving forward.
 pub struct Window<'a> {
@@ -27,12 +24,22 @@ pub struct Window<'a> {
     last: u64,
     /// How much to read at once.
     ahead: u64,
+    /// How far apart reads of the storage should be.
+    distance: Distance,
 }
 
 impl<'a> Window<'a> {
     /// Nothing is read yet.
     pub fn new(storage: &'a dyn Storage, cx: &'a Cx<'a>) -> Self {
-        Window { storage, cx, buffer: Vec::new(), begin: 0, last: 0, ahead: FIRST }
+        Window {
+            storage,
+            cx,
+            buffer: Vec::new(),
+            begin: 0,
+            last: 0,
+            ahead: FIRST,
+            distance: storage.distance(),
+        }
     }
 
     /// How many bytes the storage has.
@@ -65,10 +72,10 @@ impl<'a> Window<'a> {
 
     fn fill(&mut self, what: &'static str, at: u64, length: u64) -> Result<()> {
         self.cx.check()?;
-        let follows = at.abs_diff(self.last) <= NEAR;
+        let follows = at.abs_diff(self.last) <= self.distance.near;
         let wanted = if follows { self.ahead.max(length) } else { length };
         if follows {
-            self.ahead = (2 * self.ahead).min(LARGEST);
+            self.ahead = (2 * self.ahead).min(self.distance.largest);
         }
         let wanted = wanted.min(self.storage.len() - at);
         // What the end of the buffer already holds is not read again.
@@ -77,7 +84,7 @@ impl<'a> Window<'a> {
             Some(skip) => drop(self.buffer.drain(..skip as usize)),
             None => self.buffer.clear(),
         }
-        if self.buffer.capacity() as u64 > 4 * LARGEST.max(wanted) {
+        if self.buffer.capacity() as u64 > 4 * self.distance.largest.max(wanted) {
             // One long record must not hold its memory for the rest of the file.
             self.buffer.shrink_to(wanted as usize);
         }
@@ -95,7 +102,7 @@ impl<'a> Window<'a> {
         mut each: impl FnMut(&[u8]),
     ) -> Result<()> {
         while length > 0 {
-            let piece = length.min(LARGEST);
+            let piece = length.min(PIECE);
             each(self.get(what, at, piece)?);
             at += piece;
             length -= piece;

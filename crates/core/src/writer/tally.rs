@@ -6,6 +6,7 @@ use crate::format::{Format, ReadOptions, walk};
 use crate::hash::highway::Hasher;
 use crate::storage::file::Io;
 use crate::storage::location::Location;
+use crate::storage::remote::open::FirstPart;
 use std::path::Path;
 
 /// Counts and hashes records.
@@ -40,7 +41,7 @@ impl Tally {
 
 /// Reads the file at `path` and compares its records with what was written.
 pub fn check(path: &Path, format: &Format, options: &ReadOptions, written: Sum, cx: &Cx<'_>) -> Result<()> {
-    let opened = Location::path(path.to_owned()).open(Io::Plain, cx.budget.files())?;
+    let opened = Location::path(path.to_owned()).open(Io::Plain, FirstPart::Beginning, cx)?;
     let mut tally = Tally::default();
     let mut pace = cx.pace();
     walk::scan(format, &*opened.storage, options, cx, &mut |record| {

@@ -47,6 +47,7 @@ pub const ARRAY_RECORD: Format = Format {
     name: "array_record",
     suffixes: &[".array_record", ".arrayrecord"],
     probe,
+    has_table_at_end: true,
     open,
     open_indexed: None,
     walk,

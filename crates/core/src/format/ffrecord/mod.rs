@@ -36,6 +36,7 @@ pub const FFRECORD: Format = Format {
     name: "ffrecord",
     suffixes: &[".ffr"],
     probe,
+    has_table_at_end: false,
     open: |storage, options, cx| Ok(Box::new(table::Samples::open(storage, options, cx)?)),
     open_indexed: None,
     walk: walk::walk,

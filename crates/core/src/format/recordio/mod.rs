@@ -33,6 +33,7 @@ pub const RECORDIO: Format = Format {
     name: "recordio",
     suffixes: &[".recordio"],
     probe,
+    has_table_at_end: false,
     open: |storage, options, cx| Ok(Box::new(table::Chunks::open(storage, options, cx)?)),
     open_indexed: Some(|storage, index, options, cx| {
         let table = table::Chunks::open_indexed(storage, index, options, cx)?;

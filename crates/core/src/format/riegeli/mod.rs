@@ -48,6 +48,7 @@ pub const RIEGELI: Format = Format {
     suffixes: &[],
     // Never detected. An ArrayRecord file is also a Riegeli file, and its footer would be read as records.
     probe: |_, _, _| Ok(Probe::No),
+    has_table_at_end: false,
     open,
     open_indexed: None,
     walk: walk_plain,

@@ -44,6 +44,7 @@ pub const TFRECORD: Format = Format {
         ".tfrecords.zlib",
     ],
     probe,
+    has_table_at_end: false,
     open: |storage, options, cx| Ok(Box::new(table::Records::open(storage, options, cx)?)),
     open_indexed: Some(|storage, index, options, cx| {
         let table = table::Records::open_indexed(storage, index, options, cx)?;

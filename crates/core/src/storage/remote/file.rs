@@ -1,0 +1,102 @@
+//! An object as a storage.
+
+use super::ahead::Ahead;
+use super::options::{Policy, StorageOptions};
+use super::request::{Identity, Object};
+use super::stats::Stats;
+use super::url::RemoteUrl;
+use super::{runtime, stores, transfer};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::storage::fetch::Queue;
+use crate::storage::{Distance, ReadOp, Storage};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An object of a store.
+pub struct RemoteFile {
+    url: RemoteUrl,
+    options: Arc<StorageOptions>,
+    identity: Identity,
+    stats: Arc<Stats>,
+    ahead: Ahead,
+}
+
+impl RemoteFile {
+    /// An object whose identity is known.
+    pub fn new(url: RemoteUrl, options: Arc<StorageOptions>, identity: Identity, stats: Arc<Stats>) -> Self {
+        RemoteFile { url, options, identity, stats, ahead: Ahead::default() }
+    }
+
+    /// What identifies its content.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The URL without secrets.
+    pub fn shown(&self) -> &str {
+        self.url.shown()
+    }
+
+    /// How requests are made.
+    pub fn policy(&self) -> &Policy {
+        &self.options.policy
+    }
+
+    /// The counters of the data set.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The object in the store of this process.
+    pub fn object(&self) -> Result<Object> {
+        let store = stores::of(&self.url, &self.options)?;
+        Ok(Object { store, path: self.url.path.clone(), stats: self.stats.clone() })
+    }
+
+    /// Fills the ranges that were fetched ahead, and removes them from the list.
+    pub(super) fn take_ahead(&self, ops: &mut Vec<ReadOp<'_>>, cx: &Cx<'_>) -> Result<()> {
+        self.ahead.take(ops, &self.stats, cx)
+    }
+}
+
+impl Storage for RemoteFile {
+    fn name(&self) -> &str {
+        self.url.shown()
+    }
+
+    fn len(&self) -> u64 {
+        self.identity.size
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        let mut ops = vec![ReadOp { at, out }];
+        transfer::read(&mut [(0, self, &mut ops)], cx).map_err(|(_, error)| error)
+    }
+
+    fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
+        let mut ops = ops.iter_mut().map(|op| ReadOp { at: op.at, out: &mut *op.out }).collect();
+        transfer::read(&mut [(0, self, &mut ops)], cx).map_err(|(_, error)| error)
+    }
+
+    fn queue(&self) -> Queue<'_> {
+        Queue::Remote(self)
+    }
+
+    fn unchanged(&self) -> Result<()> {
+        let (object, identity) = (self.object()?, self.identity.clone());
+        let budget = crate::Limits::default();
+        let files = crate::storage::file_set::FileSet::new(&budget);
+        let budget = crate::Budget::new(&budget, &files);
+        let checked = runtime::run(async move { object.unchanged(&identity).await }, &Cx::new(&budget));
+        checked?.map_err(|error| error.in_file(self.shown()))
+    }
+
+    fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
+        self.ahead.fetch(self, ranges);
+    }
+
+    fn distance(&self) -> Distance {
+        Distance { near: 1 << 20, largest: 32 << 20, ahead: self.options.policy.readahead_bytes }
+    }
+}

@@ -1,0 +1,59 @@
+//! Opens objects: many at once, each with one request where the store allows it.
+
+use super::file::RemoteFile;
+use super::options::StorageOptions;
+use super::request::Object;
+use super::stats::Stats;
+use super::url::RemoteUrl;
+use super::{runtime, stores};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::storage::partial::FetchedRange;
+use object_store::GetRange;
+use std::sync::Arc;
+
+/// Bytes that come with opening: enough for the tables of most files, and less than a round trip costs.
+const PART: u64 = 128 << 10;
+
+/// Which part of an object to fetch when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstPart {
+    /// Its beginning.
+    Beginning,
+    /// Its end.
+    End,
+}
+
+/// An object, and the part of it that came with opening.
+pub type OpenedObject = (RemoteFile, FetchedRange);
+
+/// Opens objects together. The results are in the same order.
+pub fn open(
+    objects: Vec<(RemoteUrl, Arc<StorageOptions>, FirstPart)>,
+    stats: &Arc<Stats>,
+    cx: &Cx<'_>,
+) -> Result<Vec<Result<OpenedObject>>> {
+    let most = objects.iter().map(|(_, options, _)| options.policy.max_requests).max().unwrap_or(1);
+    let open = objects.into_iter().map(|(url, options, part)| open_one(url, options, part, stats.clone()));
+    // More than may be in flight, so that the next ones wait at the gate of their store.
+    runtime::run_all(open, 2 * most, cx)
+}
+
+async fn open_one(
+    url: RemoteUrl,
+    options: Arc<StorageOptions>,
+    part: FirstPart,
+    stats: Arc<Stats>,
+) -> Result<OpenedObject> {
+    let open = async {
+        let store = stores::of(&url, &options)?;
+        let object = Object { store, path: url.path.clone(), stats: stats.clone() };
+        let range = match part {
+            FirstPart::Beginning => GetRange::Bounded(0..PART),
+            FirstPart::End => GetRange::Suffix(PART),
+        };
+        object.open(&range).await
+    };
+    let (identity, at, bytes) = open.await.map_err(|error| error.in_file(url.shown()))?;
+    Ok((RemoteFile::new(url, options, identity, stats), FetchedRange { at, bytes }))
+}

@@ -1,0 +1,185 @@
+//! The options of a store: credentials and addresses, which the store reads, and how requests are made, which we read.
+
+use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// How requests are made.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Policy {
+    /// How often a request is sent again.
+    pub max_retries: u32,
+    /// How long a request may take, with all its retries.
+    pub retry_timeout: Duration,
+    /// The wait before the first retry. It doubles with each one.
+    pub init_backoff: Duration,
+    /// The longest wait between two retries.
+    pub max_backoff: Duration,
+    /// A request that delivers nothing for so long is sent again.
+    pub read_timeout: Duration,
+    /// Requests in flight to one store, from all readers of the process.
+    pub max_requests: usize,
+    /// Bytes in flight for one call.
+    pub max_bytes_in_flight: u64,
+    /// Ranges that are no further apart are fetched with one request.
+    pub merge_gap: u64,
+    /// Larger ranges are fetched with several requests.
+    pub part_size: u64,
+    /// Bytes that an iteration fetches before they are read.
+    pub readahead_bytes: u64,
+    /// Whether a redirect to another host is followed.
+    pub follow_redirects: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            max_retries: 10,
+            retry_timeout: Duration::from_secs(120),
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(10),
+            read_timeout: Duration::from_secs(10),
+            max_requests: 64,
+            max_bytes_in_flight: 64 << 20,
+            // A request takes about as long as 256 KiB at 100 Mb/s.
+            merge_gap: 256 << 10,
+            part_size: 8 << 20,
+            readahead_bytes: 64 << 20,
+            follow_redirects: false,
+        }
+    }
+}
+
+/// The options of a store.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct StorageOptions {
+    /// Options that the store reads, by their names in lower case.
+    pub store: BTreeMap<String, String>,
+    /// How requests are made.
+    pub policy: Policy,
+}
+
+impl fmt::Debug for StorageOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The values may be secrets.
+        write!(f, "StorageOptions({:?})", self.store.keys().collect::<Vec<_>>())
+    }
+}
+
+impl StorageOptions {
+    /// Reads options. Those that are not ours are left to the store.
+    pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let mut read = StorageOptions::default();
+        for (name, value) in options {
+            let name = name.to_ascii_lowercase();
+            if !read.policy.set(&name, &value)? {
+                read.store.insert(name, value);
+            }
+        }
+        Ok(read)
+    }
+}
+
+impl Policy {
+    /// Sets an option. False if there is none of that name.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool> {
+        match name {
+            "max_retries" => self.max_retries = number(name, value, 0)? as u32,
+            "retry_timeout" => self.retry_timeout = duration(name, value)?,
+            "init_backoff" => self.init_backoff = duration(name, value)?,
+            "max_backoff" => self.max_backoff = duration(name, value)?,
+            "read_timeout" => self.read_timeout = duration(name, value)?,
+            "max_requests" => self.max_requests = number(name, value, 1)? as usize,
+            "max_bytes_in_flight" => self.max_bytes_in_flight = number(name, value, 1)?,
+            "merge_gap" => self.merge_gap = number(name, value, 0)?,
+            "part_size" => self.part_size = number(name, value, 4096)?,
+            "readahead_bytes" => self.readahead_bytes = number(name, value, 0)?,
+            "follow_redirects" => self.follow_redirects = flag(name, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn invalid(name: &str, value: &str, wanted: &str) -> Error {
+    Error::argument(format!("storage option {name:?} is not valid: {value:?} is not {wanted}"))
+}
+
+fn number(name: &str, value: &str, least: u64) -> Result<u64> {
+    let most = if name == "max_retries" || name == "max_requests" { u32::MAX.into() } else { 1 << 50 };
+    let read = value.trim().parse().ok().filter(|n| (least..=most).contains(n));
+    read.ok_or_else(|| invalid(name, value, &format!("a number from {least} to {most}")))
+}
+
+fn flag(name: &str, value: &str) -> Result<bool> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err(invalid(name, value, "true or false")),
+    }
+}
+
+/// A duration: seconds, or with a unit such as `500ms` or `2m`.
+pub fn duration(name: &str, value: &str) -> Result<Duration> {
+    let text = value.trim();
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "m" | "min" | "mins" => 60.0,
+        "h" => 3600.0,
+        _ => 0.0,
+    };
+    let read = number.trim().parse::<f64>().ok().map(|n| n * seconds);
+    let read = read.filter(|&n| n > 0.0 && n <= 1e7 && seconds > 0.0).map(Duration::from_secs_f64);
+    read.ok_or_else(|| invalid(name, value, "a time such as 30, \"30s\" or \"500ms\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pairs: &[(&str, &str)]) -> Result<StorageOptions> {
+        StorageOptions::new(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn our_options_are_read_and_the_others_are_left_to_the_store() {
+        let read = options(&[
+            ("AWS_REGION", "here"),
+            ("retry_timeout", "1.5"),
+            ("read_timeout", "250ms"),
+            ("max_requests", "3"),
+            ("follow_redirects", "True"),
+        ])
+        .unwrap();
+        assert_eq!(read.store.into_iter().collect::<Vec<_>>(), [("aws_region".into(), "here".into())]);
+        assert_eq!(read.policy.retry_timeout, Duration::from_millis(1500));
+        assert_eq!(read.policy.read_timeout, Duration::from_millis(250));
+        assert_eq!((read.policy.max_requests, read.policy.follow_redirects), (3, true));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        for (name, value) in [
+            ("retry_timeout", "soon"),
+            ("retry_timeout", "-1"),
+            ("retry_timeout", "inf"),
+            ("max_requests", "0"),
+            ("max_requests", "1.5"),
+            ("part_size", "1"),
+            ("follow_redirects", "maybe"),
+        ] {
+            let error = options(&[(name, value)]).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        let read = options(&[("aws_secret_access_key", "hidden")]).unwrap();
+        assert_eq!(format!("{read:?}"), "StorageOptions([\"aws_secret_access_key\"])");
+    }
+}

@@ -1,0 +1,29 @@
+//! Stores small objects.
+
+use super::options::StorageOptions;
+use super::request::Object;
+use super::stats::Stats;
+use super::url::RemoteUrl;
+use super::{runtime, stores};
+use crate::cx::Cx;
+use crate::error::Result;
+use bytes::Bytes;
+use object_store::ObjectStoreExt;
+use std::sync::Arc;
+
+/// Stores an object with one request. It replaces an object of that name.
+pub fn put(
+    url: &RemoteUrl,
+    options: &StorageOptions,
+    bytes: Vec<u8>,
+    stats: &Arc<Stats>,
+    cx: &Cx<'_>,
+) -> Result<()> {
+    let object = Object { store: stores::of(url, options)?, path: url.path.clone(), stats: stats.clone() };
+    let bytes = Bytes::from(bytes);
+    let put = async move {
+        let request = || object.store.objects.put(&object.path, bytes.clone().into());
+        object.request(request).await.map(drop)
+    };
+    runtime::run(put, cx)?.map_err(|error| error.in_file(url.shown()))
+}

@@ -1,0 +1,276 @@
+//! One ranged request. It is sent again if it fails or stalls, for the bytes that are still missing.
+
+use super::client::with_answer;
+use super::failure::{Again, Failed, changed, of_request};
+use super::options::Policy;
+use super::stats::Stats;
+use super::stores::Store;
+use crate::error::{Error, Result};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta};
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// A server that has never answered is given up after this time: its name is probably wrong.
+const UNREACHABLE: Duration = Duration::from_secs(10);
+
+/// What identifies the content of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its size in bytes.
+    pub size: u64,
+    tag: Option<String>,
+    version: Option<String>,
+    /// Seconds. Some servers have nothing else.
+    modified: i64,
+}
+
+impl Identity {
+    /// The identity of an object from the headers of an answer.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        let modified = meta.last_modified.timestamp();
+        Identity { size: meta.size, tag: meta.e_tag.clone(), version: meta.version.clone(), modified }
+    }
+
+    /// The condition that a request makes. A weak tag cannot be one.
+    fn condition(&self) -> Option<String> {
+        self.tag.clone().filter(|tag| !tag.starts_with("W/"))
+    }
+
+    /// Whether an answer is about the same content.
+    pub fn is_of(&self, other: &Self) -> bool {
+        let same_version = match (&self.version, &other.version) {
+            (Some(before), Some(now)) => before == now,
+            _ => true,
+        };
+        let same_tag = match (&self.tag, &other.tag) {
+            (Some(before), Some(now)) => before == now,
+            _ => self.modified == other.modified,
+        };
+        self.size == other.size && same_tag && same_version
+    }
+}
+
+/// An object of a store.
+#[derive(Clone)]
+pub struct Object {
+    /// The store.
+    pub store: Arc<Store>,
+    /// The name in the store.
+    pub path: Path,
+    /// Counters of the data set.
+    pub stats: Arc<Stats>,
+}
+
+/// The retries of one request.
+struct Tries<'a> {
+    policy: &'a Policy,
+    begun: Instant,
+    done: u32,
+}
+
+impl Tries<'_> {
+    /// Waits before the next try. The error, if there shall be none.
+    async fn next(&mut self, failed: Failed, object: &Object, wait: Option<Duration>) -> Result<()> {
+        let spent = self.begun.elapsed();
+        let is_known = object.store.has_answered.load(Relaxed);
+        let budget = match failed.again {
+            Again::Never => return Err(failed.error),
+            Again::Unreachable if !is_known => self.policy.retry_timeout.min(UNREACHABLE),
+            _ => self.policy.retry_timeout,
+        };
+        let most =
+            self.policy.init_backoff.saturating_mul(1 << self.done.min(20)).min(self.policy.max_backoff);
+        // A random part of it, so that many clients do not come back at the same moment.
+        let wait = wait.unwrap_or_default().max(most.mul_f64(0.5 + 0.5 * fraction()));
+        if self.done >= self.policy.max_retries || spent + wait > budget {
+            let tried = self.done + 1;
+            let times = if tried == 1 { "once".to_owned() } else { format!("{tried} times") };
+            return Err(failed.error.found(format_args!("tried {times} in {:.1} s", spent.as_secs_f64())));
+        }
+        self.done += 1;
+        Stats::add(&object.stats.retries, 1);
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+}
+
+/// A number from 0 to 1, other in each process and call.
+fn fraction() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as f64 / u64::MAX as f64
+}
+
+impl Object {
+    fn tries(&self) -> Tries<'_> {
+        Tries { policy: &self.store.policy, begun: Instant::now(), done: 0 }
+    }
+
+    /// Sends one request. `act` makes it. Retries are up to the caller.
+    async fn try_once<T>(
+        &self,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> std::result::Result<T, (Failed, Option<Duration>)> {
+        Stats::add(&self.stats.requests, 1);
+        let (result, answer) =
+            with_answer(tokio::time::timeout(self.store.policy.read_timeout, request)).await;
+        if answer.status.is_some() {
+            self.store.has_answered.store(true, Relaxed);
+        }
+        match result {
+            Err(_) => Err((stalled(), None)),
+            Ok(Ok(value)) => {
+                self.store.gate.succeeded();
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                let failed = of_request(&error, &answer);
+                if failed.again == Again::Overloaded {
+                    self.store.gate.overloaded();
+                }
+                Err((failed, answer.retry_after))
+            }
+        }
+    }
+
+    /// Sends a request until it succeeds, or until its time is over.
+    pub async fn request<T, F>(&self, request: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let mut tries = self.tries();
+        loop {
+            let tried = {
+                let _permit = self.store.gate.enter().await;
+                self.try_once(request()).await
+            };
+            match tried {
+                Ok(value) => return Ok(value),
+                Err((failed, wait)) => tries.next(failed, self, wait).await?,
+            }
+        }
+    }
+
+    /// Reads a range. Calls `take` with its pieces in order.
+    ///
+    /// `identity`: the content that is expected. Another one is an error, so pieces of two versions are never mixed.
+    pub async fn read(
+        &self,
+        range: Range<u64>,
+        identity: &Identity,
+        mut take: impl FnMut(Bytes) -> Result<()>,
+    ) -> Result<()> {
+        let (mut at, mut tries) = (range.start, self.tries());
+        while at < range.end {
+            let options = GetOptions {
+                range: Some(GetRange::Bounded(at..range.end)),
+                if_match: identity.condition(),
+                ..GetOptions::default()
+            };
+            let before = at;
+            let got = {
+                let _permit = self.store.gate.enter().await;
+                match self.try_once(self.store.objects.get_opts(&self.path, options)).await {
+                    Ok(got) if !identity.is_of(&Identity::of(&got.meta)) => return Err(changed()),
+                    Ok(got) => {
+                        self.body(got, &mut at, range.end, &mut take).await.map_err(|failed| (failed, None))
+                    }
+                    Err(failed) => Err(failed),
+                }
+            };
+            if let Err((failed, wait)) = got {
+                if at > before {
+                    // The request was good for something, so the next one has all its tries.
+                    tries.done = 0;
+                }
+                tries.next(failed, self, wait).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the body of an answer. `at` moves to where it ends.
+    async fn body(
+        &self,
+        got: GetResult,
+        at: &mut u64,
+        end: u64,
+        take: &mut impl FnMut(Bytes) -> Result<()>,
+    ) -> std::result::Result<(), Failed> {
+        let mut stream = got.into_stream();
+        loop {
+            let piece = match tokio::time::timeout(self.store.policy.read_timeout, stream.next()).await {
+                Err(_) => return Err(stalled()),
+                Ok(None) if *at == end => return Ok(()),
+                Ok(None) => return Err(Failed::for_now(ErrorKind::UnexpectedEof, "the answer is too short")),
+                Ok(Some(Err(error))) => {
+                    let failed = of_request(&error, &Default::default());
+                    // Whatever went wrong, the rest can be asked for again.
+                    return Err(Failed { again: Again::Later, ..failed });
+                }
+                Ok(Some(Ok(piece))) => piece,
+            };
+            if piece.len() as u64 > end - *at {
+                return Err(Failed::for_now(ErrorKind::InvalidData, "the answer is too long"));
+            }
+            *at += piece.len() as u64;
+            Stats::add(&self.stats.bytes, piece.len() as u64);
+            take(piece).map_err(Failed::finally)?;
+        }
+    }
+
+    /// The identity of the object, and a part of it if the store can send it with the same request.
+    pub async fn open(&self, part: &GetRange) -> Result<(Identity, u64, Vec<u8>)> {
+        let mut tries = self.tries();
+        loop {
+            let permit = self.store.gate.enter().await;
+            let options = GetOptions { range: Some(part.clone()), ..GetOptions::default() };
+            let failed = match self.try_once(self.store.objects.get_opts(&self.path, options)).await {
+                Ok(got) => {
+                    let (identity, range) = (Identity::of(&got.meta), got.range.clone());
+                    let (mut at, mut bytes) = (range.start, Vec::new());
+                    let mut take = |piece: Bytes| {
+                        bytes.extend_from_slice(&piece);
+                        Ok(())
+                    };
+                    match self.body(got, &mut at, range.end, &mut take).await {
+                        Ok(()) => return Ok((identity, range.start, bytes)),
+                        Err(failed) => (failed, None),
+                    }
+                }
+                Err((failed, _)) if failed.is_range => {
+                    drop(permit);
+                    return Ok((self.head().await?, 0, Vec::new()));
+                }
+                Err(failed) => failed,
+            };
+            drop(permit);
+            tries.next(failed.0, self, failed.1).await?;
+        }
+    }
+
+    /// The identity of an object.
+    async fn head(&self) -> Result<Identity> {
+        let options = || GetOptions { head: true, ..GetOptions::default() };
+        let got = self.request(|| self.store.objects.get_opts(&self.path, options())).await?;
+        Ok(Identity::of(&got.meta))
+    }
+
+    /// Returns an error if the object is not the one that was opened.
+    pub async fn unchanged(&self, identity: &Identity) -> Result<()> {
+        if self.head().await?.is_of(identity) { Ok(()) } else { Err(changed()) }
+    }
+}
+
+fn stalled() -> Failed {
+    let error =
+        Error::io("cannot read", std::io::Error::new(ErrorKind::TimedOut, "the server sends nothing"));
+    Failed::later(
+        error.hint("it is too slow, or gone: see the storage options read_timeout and retry_timeout"),
+    )
+}

@@ -1,0 +1,125 @@
+//! Stores. Each belongs to one process: a forked child that used a store of its parent would wait forever.
+
+use super::client::Connector;
+use super::gate::Gate;
+use super::options::{Policy, StorageOptions};
+use super::url::{Kind, RemoteUrl};
+use crate::error::{Error, Result};
+use crate::process::PerProcess;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::memory::InMemory;
+use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
+
+/// A store, and what its requests share.
+pub struct Store {
+    /// The store.
+    pub objects: Arc<dyn ObjectStore>,
+    /// Bounds the requests in flight.
+    pub gate: Gate,
+    /// How requests are made.
+    pub policy: Policy,
+    /// Whether the server has answered before. If not, its name may be wrong.
+    pub has_answered: AtomicBool,
+}
+
+type Known = HashMap<(String, StorageOptions), Arc<Store>>;
+
+static STORES: LazyLock<PerProcess<Known>> = LazyLock::new(PerProcess::default);
+
+/// The store of a URL in this process.
+pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<Store>> {
+    let key = (url.base.clone(), options.clone());
+    if let Some(store) = STORES.with(|stores| stores.get(&key).cloned()) {
+        return Ok(store);
+    }
+    let objects = build(url, options).map_err(|error| error.in_file(url.shown()))?;
+    let policy = options.policy.clone();
+    let gate = Gate::new(policy.max_requests);
+    let store = Arc::new(Store { objects, gate, policy, has_answered: AtomicBool::new(false) });
+    // If another thread was faster, its store is used.
+    Ok(STORES.with(|stores| stores.entry(key).or_insert(store).clone()))
+}
+
+fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
+    static PROVIDER: std::sync::Once = std::sync::Once::new();
+    PROVIDER.call_once(|| {
+        // Fails if the program has chosen one already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    // We send requests again ourselves: we count them, and send fewer if the server is overloaded.
+    let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+    let follow_redirects = options.policy.follow_redirects;
+    let is_plain = url.base.starts_with("http://");
+    let connector = Connector { follow_redirects, is_plain };
+    let base = format!("{}/", url.base.trim_end_matches('/'));
+    let built = match url.kind {
+        Kind::Memory => {
+            no_options(options)?;
+            return Ok(Arc::new(InMemory::new()));
+        }
+        Kind::S3 => {
+            let builder = AmazonS3Builder::from_env().with_url(base).with_retry(retry);
+            let builder = configure(builder, options, "aws_", |builder, key: AmazonS3ConfigKey, value| {
+                builder.with_config(key, value)
+            })?;
+            builder
+                .with_http_connector(connector)
+                .build()
+                .map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
+        }
+        Kind::Gcs => {
+            let builder = GoogleCloudStorageBuilder::from_env().with_url(base).with_retry(retry);
+            let builder = configure(builder, options, "google_", |builder, key: GoogleConfigKey, value| {
+                builder.with_config(key, value)
+            })?;
+            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+        }
+        Kind::Azure => {
+            let builder = MicrosoftAzureBuilder::from_env().with_url(base).with_retry(retry);
+            let builder =
+                configure(builder, options, "azure_storage_", |builder, key: AzureConfigKey, value| {
+                    builder.with_config(key, value)
+                })?;
+            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+        }
+        Kind::Http => {
+            let builder = HttpBuilder::new().with_url(url.base.clone()).with_retry(retry);
+            let builder = configure(builder, options, "", |builder, key: ClientConfigKey, value| {
+                builder.with_config(key, value)
+            })?;
+            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+        }
+    };
+    built.map_err(|error| super::failure::of_store(&error))
+}
+
+fn no_options(options: &StorageOptions) -> Result<()> {
+    match options.store.keys().next() {
+        Some(name) => Err(unknown(name)),
+        None => Ok(()),
+    }
+}
+
+/// Sets the options of a store. Names are accepted with the prefix of the store and without.
+fn configure<B, K: std::str::FromStr>(
+    mut builder: B,
+    options: &StorageOptions,
+    prefix: &str,
+    set: impl Fn(B, K, String) -> B,
+) -> Result<B> {
+    for (name, value) in &options.store {
+        let key = name.parse().or_else(|_| format!("{prefix}{name}").parse());
+        builder = set(builder, key.map_err(|_| unknown(name))?, value.clone());
+    }
+    Ok(builder)
+}
+
+fn unknown(name: &str) -> Error {
+    Error::argument(format!("there is no storage option {name:?} for this store"))
+}
