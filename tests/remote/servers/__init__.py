@@ -4,9 +4,15 @@
         server.put("data/a.ffr", data)
         read(server.url("data/a.ffr"), storage=server.storage)
 
-Others wrote `moto` and `s3s` (both S3) and the file server behind `http`. `gcs` and `azure` are our own: they follow the
-documented protocols, and cannot show what the real services do differently. `Played` is our own too: it plays faults
-and counts requests.
+| name | what it is |
+|---|---|
+| `moto` | S3 by moto: complete, slow |
+| `s3s` | S3 by s3s-fs: compiled, fast; ignores If-Match of GET |
+| `http` | plain HTTP with ranges, by werkzeug |
+| `webdav` | HTTP with ranges and listing, by WsgiDAV |
+| `gcs`, `azure` | our own: they follow the documented protocols; what the real services do beside that, they cannot show |
+
+`Played` is our own too: it speaks the same protocols from memory, plays faults and counts requests.
 """
 
 from __future__ import annotations
@@ -14,13 +20,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import faults
+from .files import Dav, Files
 from .moto import Moto
 from .played import Entry, Played
+from .s3s import S3s
 from .server import BUCKET, Server
 
 __all__ = ["BUCKET", "NAMES", "Entry", "Played", "Server", "faults", "start"]
 
-_SERVERS: dict[str, Callable[[], Server]] = {"moto": Moto}
+_SERVERS: dict[str, Callable[[], Server]] = {
+    "moto": Moto,
+    "s3s": S3s,
+    "http": Files,
+    "webdav": Dav,
+    "gcs": lambda: Played(protocol="gcs"),
+    "azure": lambda: Played(protocol="azure"),
+}
 NAMES = tuple(_SERVERS)
 
 

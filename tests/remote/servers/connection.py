@@ -78,7 +78,7 @@ class Connection:
         link: Link | None,
         sent: Callable[[int], None],
     ) -> bool:
-        """Sends an answer. Returns whether the connection can be used again. `sent` is called before each piece goes."""
+        """Sends an answer. Says whether the connection can be used again. `sent` is called before each piece goes."""
         cut = fault.cut if fault else None
         if cut and cut.after is None:
             return await self._end(cut)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -44,10 +44,10 @@ class Objects:
     def get(self, key: str) -> Object | None:
         return self._objects.get(key)
 
-    def put(self, key: str, data: bytes) -> Object:
+    def put(self, key: str, data: bytes, etag: str | None = None) -> Object:
         self._generation += 1
         now = datetime.now(UTC).replace(microsecond=0)
-        made = Object(data, self._etag(data, self._generation), self._generation, now)
+        made = Object(data, etag or self._etag(data, self._generation), self._generation, now)
         self._objects[key] = made
         return made
 
@@ -93,7 +93,5 @@ class Upload:
     """The parts of an object that is stored in several requests."""
 
     key: str
-    parts: dict[int, bytes] = field(default_factory=dict)
-
-    def joined(self, numbers: Iterable[int]) -> bytes:
-        return b"".join(self.parts[number] for number in numbers)
+    parts: dict[str, bytes] = field(default_factory=dict)
+    """By number (S3) or name (Azure)."""

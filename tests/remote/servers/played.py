@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
+from .azure import Azure
 from .connection import HEAD_BYTES, Connection, Link
 from .faults import Exchange, Fault, Rule, Script
+from .gcs import Gcs
 from .messages import Request, Response
 from .objects import Object
 from .protocol import Protocol
@@ -29,7 +31,7 @@ from .server import Server
 from .waves import Gate, Waves
 from .web import Web
 
-PROTOCOLS: dict[str, type[Protocol]] = {"s3": S3, "http": Web}
+PROTOCOLS: dict[str, type[Protocol]] = {"s3": S3, "gcs": Gcs, "azure": Azure, "http": Web}
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import tempfile
@@ -28,6 +29,10 @@ class Program(Server):
     @abstractmethod
     def command(self) -> list[str]:
         """The program and its arguments, for `self.port` and `self.folder`."""
+
+    def environment(self) -> dict[str, str]:
+        """Variables that the program has beside those of this process."""
+        return {}
 
     @abstractmethod
     def prepare(self) -> None:
@@ -56,7 +61,12 @@ class Program(Server):
             self.port = free_port()
             with self._output.open("wb") as output:
                 self._process = subprocess.Popen(
-                    self.command(), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder
+                    self.command(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self.folder,
+                    env={**os.environ, **self.environment()},
                 )
             if self._listens():
                 return

@@ -48,7 +48,7 @@ class S3(Protocol):
             case "PUT":
                 return self._put(request, objects, key)
             case "DELETE":
-                return self._delete(request, objects, key)
+                return self.delete(request, objects, key)
         return self.error(405, "MethodNotAllowed", f"{request.method} is not allowed")
 
     # What Google Cloud Storage has otherwise.
@@ -65,17 +65,17 @@ class S3(Protocol):
         """Whether the version that is asked for does not exist."""
         return found is None
 
-    def _delete(self, request: Request, objects: Objects, key: str) -> Response:
+    def delete(self, request: Request, objects: Objects, key: str) -> Response:
         objects.delete(key)  # S3 does not say whether it was there
         return Response(204)
 
     def _get(self, request: Request, found: Object | None) -> Response:
         if found is None or self.missing(request, found):
-            return self.error(404, "NoSuchKey", "The specified key does not exist.")
+            return self.no_such_key()
         if (status := self.failed(request, found)) == 304:
             return Response(304, self.headers(found))
         if status:
-            return self._unmet(status)
+            return self.unmet(status)
         answer = ranged(request, found, request.headers.get("range"))
         if answer.status == 416:
             said = self.error(416, "InvalidRange", "The requested range is not satisfiable")
@@ -89,7 +89,7 @@ class S3(Protocol):
         if source is not None:
             original = objects.get(unquote(source).lstrip("/").partition("/")[2])
             if original is None:
-                return self.error(404, "NoSuchKey", "The specified key does not exist.")
+                return self.no_such_key()
             data = original.data
         if refused := self._refused(request, objects, key):
             return refused
@@ -103,11 +103,14 @@ class S3(Protocol):
         """An answer to a write whose condition does not hold."""
         found = objects.get(key)
         if found is None and "if-match" in request.headers:
-            return self.error(404, "NoSuchKey", "The specified key does not exist.")
+            return self.no_such_key()
         status = self.failed(request, found)
-        return self._unmet(status) if status else None
+        return self.unmet(status) if status else None
 
-    def _unmet(self, status: int) -> Response:
+    def no_such_key(self) -> Response:
+        return self.error(404, "NoSuchKey", "The specified key does not exist.")
+
+    def unmet(self, status: int) -> Response:
         return self.error(status, "PreconditionFailed", "At least one of the preconditions did not hold")
 
     def _of_upload(self, request: Request, objects: Objects, key: str) -> Response:
@@ -121,7 +124,7 @@ class S3(Protocol):
             return self.error(404, "NoSuchUpload", "The specified multipart upload does not exist.")
         match request.method:
             case "PUT":
-                upload.parts[int(request.query["partNumber"])] = request.body
+                upload.parts[request.query["partNumber"]] = request.body
                 return Response(200, {"etag": _part_etag(request.body)})
             case "POST":
                 return self._complete(request, objects, key, name)
@@ -132,9 +135,7 @@ class S3(Protocol):
 
     def _complete(self, request: Request, objects: Objects, key: str, name: str) -> Response:
         upload = objects.uploads[name]
-        listed = {
-            int(_text(part, "PartNumber")): _text(part, "ETag").strip('"') for part in _children(request.body, "Part")
-        }
+        listed = {_text(part, "PartNumber"): _text(part, "ETag").strip('"') for part in _children(request.body, "Part")}
         if not listed or any(
             number not in upload.parts or _part_etag(upload.parts[number]).strip('"') != etag
             for number, etag in listed.items()
@@ -142,7 +143,10 @@ class S3(Protocol):
             return self.error(400, "InvalidPart", "One or more of the specified parts could not be found.")
         if refused := self._refused(request, objects, key):
             return refused
-        made = objects.put(key, upload.joined(sorted(listed)))
+        parts = [upload.parts[number] for number in sorted(listed, key=int)]
+        digests = b"".join(hashlib.md5(part, usedforsecurity=False).digest() for part in parts)
+        etag = f'"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"'
+        made = objects.put(key, b"".join(parts), etag)
         del objects.uploads[name]
         said = [element("Bucket", BUCKET), element("Key", key), element("ETag", made.etag)]
         headers = {"content-type": "application/xml", **self.headers(made)}
