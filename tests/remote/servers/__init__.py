@@ -10,7 +10,7 @@
 | `s3s` | S3 by s3s-fs: compiled, fast; ignores If-Match of GET |
 | `http` | plain HTTP with ranges, by werkzeug |
 | `webdav` | HTTP with ranges and listing, by WsgiDAV |
-| `gcs`, `azure` | our own: they follow the documented protocols; what the real services do beside that, they cannot show |
+| `gcs`, `azure` | our own: they follow the documented protocols, and cannot show where the real services differ |
 
 `Played` is our own too: it speaks the same protocols from memory, plays faults and counts requests.
 """
