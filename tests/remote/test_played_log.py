@@ -120,6 +120,7 @@ def test_all_connections_share_the_link() -> None:
         assert time.monotonic() - start >= 0.39
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_does_not_hold_connections_open() -> None:
     """A connection is reset only when the last process that has it open lets go of it."""
     with Played({"a": DATA}) as server, Client(server) as client:

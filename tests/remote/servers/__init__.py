@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from . import faults
 from .files import Dav, Files
 from .moto import Moto
@@ -26,7 +28,7 @@ from .played import Entry, Played
 from .s3s import S3s
 from .server import BUCKET, Server
 
-__all__ = ["BUCKET", "NAMES", "Entry", "Played", "Server", "faults", "start"]
+__all__ = ["BUCKET", "NAMES", "PARAMS", "Entry", "Played", "Server", "faults", "start"]
 
 _SERVERS: dict[str, Callable[[], Server]] = {
     "moto": Moto,
@@ -37,6 +39,8 @@ _SERVERS: dict[str, Callable[[], Server]] = {
     "azure": lambda: Played(protocol="azure"),
 }
 NAMES = tuple(_SERVERS)
+PARAMS = [pytest.param(name, marks=pytest.mark.framework) if name == "s3s" else name for name in NAMES]
+"""The names for `pytest.mark.parametrize`. Only `make test` installs s3s-fs."""
 
 
 def start(name: str) -> Server:
