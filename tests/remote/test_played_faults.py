@@ -109,7 +109,7 @@ def test_a_server_ends_while_a_request_is_stalled() -> None:
 
 
 def test_a_slow_body() -> None:
-    with playing(faults.slow(bytes_per_second=len(DATA) / 0.2)) as server:
+    with playing(faults.slow(bytes_per_second=len(DATA) / 0.25)) as server:
         start = time.monotonic()
         assert ask(server, PATH).body == DATA
         assert time.monotonic() - start >= 0.2

@@ -84,6 +84,18 @@ def test_a_client_with_a_limit_needs_more_waves() -> None:
         assert [sum(entry.wave == wave for entry in server.log) for wave in (1, 2, 3, 4)] == [4, 4, 4, 0]
 
 
+def test_a_request_that_is_stalled_and_sent_again_makes_no_wave() -> None:
+    with Played({"a": DATA}) as server, Client(server) as stalled, Client(server) as client:
+        server.play(faults.stall(), number=1)
+        stalled.send(PATH)
+        while not server.requests:
+            time.sleep(0.001)
+        stalled.connection.close()
+        assert client.ask(PATH).body == DATA
+        assert client.ask(PATH).body == DATA
+        assert [entry.wave for entry in server.log] == [1, 1, 2]
+
+
 def test_a_client_that_needs_long_to_send_is_waited_for() -> None:
     """A busy machine makes no waves of what a client sends without waiting for an answer."""
     with Played({"a": DATA}, gate=True) as server:

@@ -14,7 +14,7 @@ from .messages import Request, Response
 
 HEAD_BYTES = 1 << 20
 PIECE_BYTES = 1 << 18
-CAPPED_PIECE_BYTES = 1 << 14
+SLACK_SECONDS = 0.005
 
 
 class Link:
@@ -23,12 +23,17 @@ class Link:
     def __init__(self, bytes_per_second: float) -> None:
         self._seconds_per_byte = 1 / bytes_per_second
         self._free = 0.0
+        self.piece_bytes = min(max(int(bytes_per_second * SLACK_SECONDS), 1), PIECE_BYTES)
 
     async def carry(self, count: int) -> None:
-        """Returns when the line has carried these bytes."""
+        """Returns when the line has carried these bytes.
+
+        A sleep is never exact: the line may be ahead and behind by a little, so that it has its speed in the long run.
+        """
         now = asyncio.get_running_loop().time()
-        self._free = max(self._free, now) + count * self._seconds_per_byte
-        await asyncio.sleep(self._free - now)
+        self._free = max(self._free, now - SLACK_SECONDS) + count * self._seconds_per_byte
+        if self._free > now + SLACK_SECONDS:
+            await asyncio.sleep(self._free - now)
 
 
 class Connection:
@@ -85,26 +90,26 @@ class Connection:
         chunked = bool(fault and fault.chunked)
         body = memoryview(response.body) if with_body else memoryview(b"")
         body = body[: cut.bytes_of(len(body))] if cut else body
-        links = [
-            each for each in (link, Link(fault.bytes_per_second) if fault and fault.bytes_per_second else None) if each
-        ]
-        size = CAPPED_PIECE_BYTES if links else PIECE_BYTES
-        pieces = [body[start : start + size] for start in range(0, len(body), size)]
-        # Head and first piece go together: a client that has the head of a small answer has all of it.
-        head: bytes = response.head(chunked=chunked)
-        for number, piece in enumerate(pieces or [memoryview(b"")]):
+        slow = Link(fault.bytes_per_second) if fault and fault.bytes_per_second else None
+        links = [each for each in (link, slow) if each]
+        size = min((each.piece_bytes for each in links), default=PIECE_BYTES)
+        start, following = 0, response.head(chunked=chunked)
+        while start < len(body):
+            piece = body[start : start + size]
             for each in links:
                 await each.carry(len(piece))
-            framed = b"%x\r\n%b\r\n" % (len(piece), bytes(piece)) if chunked and piece else piece
-            last = b"0\r\n\r\n" if chunked and with_body and not cut and number + 1 >= len(pieces) else b""
             sent(len(piece))
-            self._writer.write(b"".join((head, framed, last)) if head or last else framed)
-            head = b""
-            if number + 1 < len(pieces):
+            # The head goes with the first piece: a client that has the head of a small answer has all of it.
+            framed = _framed(piece) if chunked else piece
+            self._writer.write(b"".join((following, framed)) if following else framed)
+            start, following = start + size, b""
+            if start < len(body):
                 await self._writer.drain()
-        if cut:
-            return await self._end(cut)
-        return True
+        sent(0)
+        if chunked and with_body and not cut:
+            following += b"0\r\n\r\n"
+        self._writer.write(following)
+        return await self._end(cut) if cut else True
 
     async def drained(self) -> None:
         await self._writer.drain()
@@ -124,3 +129,8 @@ class Connection:
         self._writer.close()
         with suppress(OSError):  # the client has reset the connection
             await self._writer.wait_closed()
+
+
+def _framed(piece: memoryview) -> bytes:
+    """One chunk of a chunked body."""
+    return b"%x\r\n%b\r\n" % (len(piece), bytes(piece))

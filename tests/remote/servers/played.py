@@ -221,7 +221,8 @@ class Played(Server):
 
         with_body = request.method != "HEAD" and response.status not in (204, 304)
         reusable = await connection.send(response, with_body=with_body, fault=fault, link=self._link, sent=sent)
-        waves.answered(entry.wave)
+        if not (fault and fault.cut and fault.cut.how == "stall"):
+            waves.answered(entry.wave)
         await connection.drained()
         return reusable and request.headers.get("connection", "").lower() != "close"
 
