@@ -6,6 +6,7 @@ FUZZ_SECONDS ?= 900
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
+S3S    := 0.14.1
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .PHONY: help demo test check bench fuzz coverage loom valgrind crash-test clean lint rust-tests python-tests \
@@ -17,7 +18,7 @@ help:  ## this list
 demo: $(STAMPS)/build  ## build everything and show the main job on data made on the spot
 	@$(BIN)/python examples/demo.py
 
-test: lint rust-tests loom instructions $(STAMPS)/frameworks python-tests  ## set up everything, then run all checks and tests
+test: lint rust-tests loom instructions $(STAMPS)/frameworks $(STAMPS)/s3s-$(S3S) python-tests  ## set up everything, then run all checks and tests
 
 check: lint rust-tests  ## the inner loop: no frameworks
 	$(BIN)/python -m pytest -q -m "not framework"
@@ -61,7 +62,7 @@ valgrind: $(STAMPS)/build  ## look for reads of memory that is not ours, in the 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-lint: $(STAMPS)/build
+lint: $(STAMPS)/build $(STAMPS)/remote
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(BIN)/ruff check .
@@ -73,7 +74,7 @@ rust-tests: $(STAMPS)/build
 	cargo test -p anyrecord --locked --quiet
 
 # In two processes: one that has loaded every framework forks slowly and has threads of its own.
-python-tests: $(STAMPS)/frameworks
+python-tests: $(STAMPS)/frameworks $(STAMPS)/remote $(STAMPS)/s3s-$(S3S)
 	$(BIN)/python -m pytest -q -m "not framework"
 	$(BIN)/python -m pytest -q -m framework
 
@@ -92,6 +93,16 @@ $(STAMPS)/build: $(STAMPS)/venv $(RUST) pyproject.toml $(wildcard anyrecord.data
 # The peers that benchmarks run beside, and what draws pictures of the results.
 $(STAMPS)/bench: $(STAMPS)/build requirements/bench.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
+	@touch $@
+
+# The object stores that tests start on 127.0.0.1, and another client for them.
+$(STAMPS)/remote: $(STAMPS)/venv requirements/remote.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/remote.txt
+	@touch $@
+
+# A compiled S3 server. It takes minutes to build; only `make test` needs it.
+$(STAMPS)/s3s-$(S3S): $(STAMPS)/venv
+	cargo install s3s-fs --version $(S3S) --locked --features binary --root $(VENV) --quiet
 	@touch $@
 
 # libFuzzer for Python.
