@@ -199,6 +199,8 @@ def _expand_one(path: StrPath) -> list[FileRange]:
 
 def _find(path: StrPath) -> list[FileRange]:
     text = _text(path)
+    if _core.check_url(text):
+        return [FileRange(text)]
     if isinstance(path, str):
         refuse_url(text)
     else:

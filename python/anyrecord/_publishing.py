@@ -98,14 +98,14 @@ class Unchanged:
     def _now(self) -> list[tuple[int, ...]]:
         """The identity of the files that have these names now. An empty list if one is missing."""
         try:
-            found = [os.stat(path) for path in self._paths]
+            found = [os.stat(path) for path in self._paths if '://' not in path]
         except FileNotFoundError:
             return []
         return [(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns) for about in found]
 
     def holds(self) -> bool:
         """Whether all paths still name the same files."""
-        return len(self._before) == len(self._paths) and self._now() == self._before
+        return self._now() == self._before
 
     def __enter__(self) -> None:
         pass

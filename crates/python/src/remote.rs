@@ -2,7 +2,8 @@
 
 use crate::errors::Failure;
 use crate::gil;
-use crate::opening::{Opening, with_cx};
+use crate::opening::with_cx;
+use anyrecord::Limits;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::remote::list;
 use anyrecord::storage::remote::options::StorageOptions;
@@ -25,10 +26,10 @@ pub fn list_objects(
     py: Python<'_>,
     url: &str,
     deep: bool,
-    options: Opening,
+    storage: Vec<(String, String)>,
 ) -> PyResult<(Vec<(String, u64)>, Vec<String>)> {
     let url = RemoteUrl::parse(url).map_err(Failure)?;
-    let (storage, limits) = (options.storage_options().map_err(Failure)?, options.options().limits);
+    let (storage, limits) = (StorageOptions::new(storage).map_err(Failure)?, Limits::default());
     let listed = gil::detach(py, || {
         with_cx(&limits, |cx| list::list(&url, &storage, deep, &cx.budget.files().stats, cx))
     });
@@ -39,9 +40,9 @@ pub fn list_objects(
 
 /// Stores an object.
 #[pyfunction]
-pub fn put_object(py: Python<'_>, url: &str, bytes: Vec<u8>, options: Opening) -> PyResult<()> {
+pub fn put_object(py: Python<'_>, url: &str, bytes: Vec<u8>, storage: Vec<(String, String)>) -> PyResult<()> {
     let url = RemoteUrl::parse(url).map_err(Failure)?;
-    let (storage, limits) = (options.storage_options().map_err(Failure)?, options.options().limits);
+    let (storage, limits) = (StorageOptions::new(storage).map_err(Failure)?, Limits::default());
     let put = gil::detach(py, || {
         with_cx(&limits, |cx| {
             anyrecord::storage::remote::put::put(&url, &storage, bytes, &cx.budget.files().stats, cx)
