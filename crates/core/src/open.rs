@@ -214,7 +214,9 @@ impl Opener<'_> {
         let read = || {
             // A request for the bytes that prove the format of a remote object is saved if its table can be read.
             let named = file.location.as_url().and_then(|url| detect::by_suffix(url.shown()));
-            if let Some(format) = named.filter(|format| self.format.is_none() && format.has_table_at_end) {
+            if let Some(format) =
+                named.filter(|format| self.format.is_none() && format.open_indexed.is_none())
+            {
                 match (format.open)(&storage, options, cx) {
                     Err(_) if !storage.is_missing_something() => {}
                     table => return Ok((format, table?)),

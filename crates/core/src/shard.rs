@@ -59,6 +59,13 @@ impl Source {
         cx: &Cx<'_>,
     ) -> Result<(&'static Format, Box<dyn Table>)> {
         let asked = format.map(detect::by_name).transpose()?;
+        // The bytes that prove the format of a remote object cost a request. They are needed only if the name is wrong.
+        let named = detect::by_suffix(&location.name()).filter(|_| storage.distance().is_far());
+        if let (None, Some(format)) = (asked, named)
+            && let Ok(table) = index_file::open_table(location, storage, format, options, cx)
+        {
+            return Ok((format, table));
+        }
         let open = || {
             let format = match asked {
                 Some(format) => format,

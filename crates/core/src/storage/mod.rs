@@ -83,6 +83,8 @@ pub struct ReadOp<'a> {
 /// How far apart reads of a storage should be. A request to a server costs as much time as many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Distance {
+    /// The bytes of the first read, before it is known how far apart reads are.
+    pub first: u64,
     /// Reads that are no further apart are made as one.
     pub near: u64,
     /// The most bytes that a sequential read takes at once.
@@ -93,7 +95,14 @@ pub struct Distance {
 
 /// The distances of local files. A gap of 16 KiB costs as much as a system call. A read of 1 MiB has the full speed of a
 /// disk, and fits into the processor's cache.
-pub const LOCAL: Distance = Distance { near: 16 << 10, largest: 1 << 20, ahead: 0 };
+pub const LOCAL: Distance = Distance { first: 64 << 10, near: 16 << 10, largest: 1 << 20, ahead: 0 };
+
+impl Distance {
+    /// Whether a read takes so long that opening should need as few as possible.
+    pub fn is_far(&self) -> bool {
+        self.ahead > 0
+    }
+}
 
 /// Bytes that can be read at any position, from many threads at once.
 pub trait Storage: Send + Sync {
@@ -248,18 +257,18 @@ pub(crate) fn read_to_end_of(
     length: u64,
     cx: &Cx<'_>,
 ) -> Result<()> {
-    /// Zeroing all of a large buffer first would access its memory twice. A piece of this size stays in the processor's
-    /// cache.
-    const PIECE: u64 = 1 << 20;
+    // Zeroing all of a large buffer first would access its memory twice. A piece of a local file stays in the processor's
+    // cache.
+    let most = storage.distance().largest.max(1);
     while (out.len() as u64) < length {
         let done = out.len();
-        let piece = PIECE.min(length - done as u64) as usize;
+        let piece = most.min(length - done as u64) as usize;
         out.resize(done + piece, 0);
         if let Err(error) = storage.read_at(at + done as u64, &mut out[done..], cx) {
             out.truncate(done);
             return Err(error);
         }
-        if piece as u64 == PIECE {
+        if piece as u64 == most {
             cx.check()?;
         }
     }

@@ -121,6 +121,10 @@ impl Storage for Partial<'_> {
         self.storage.distance()
     }
 
+    fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
+        self.storage.will_need(ranges);
+    }
+
     fn unchanged(&self) -> Result<()> {
         self.storage.unchanged()
     }

@@ -8,8 +8,6 @@ use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
 
-/// The size of the first read, before it is known how far apart requests are. Many files are smaller.
-const FIRST: u64 = 64 << 10;
 /// The size of pieces: small enough for the processor's cache.
 const PIECE: u64 = 1 << 20;
 
@@ -37,7 +35,7 @@ impl<'a> Window<'a> {
             buffer: Vec::new(),
             begin: 0,
             last: 0,
-            ahead: FIRST,
+            ahead: storage.distance().first,
             distance: storage.distance(),
         }
     }
@@ -90,6 +88,12 @@ impl<'a> Window<'a> {
         }
         self.begin = at;
         bytes::reserve_bytes(what, &mut self.buffer, wanted)?;
+        if follows && self.distance.is_far() {
+            // The next window is on its way while this one is used.
+            let (end, size) = (at + wanted, self.storage.len());
+            let windows = [at..end, end..size.min(end.saturating_add(self.ahead))];
+            self.storage.will_need(&mut windows.into_iter());
+        }
         read_to_end_of(self.storage, &mut self.buffer, at, wanted, self.cx)
     }
 

@@ -53,15 +53,19 @@ impl Ahead {
     /// Begins to fetch ranges. Those that are already being fetched are left out.
     pub fn fetch(&self, file: &RemoteFile, ranges: &mut dyn Iterator<Item = Range<u64>>) {
         let size = file.identity().size;
-        let is_new = |blocks: &[Arc<Block>], range: &Range<u64>| {
-            !blocks.iter().any(|block| block.range.start <= range.start && range.end <= block.range.end)
+        // What is not on its way yet. Ranges overlap at their beginnings: a reader goes forward.
+        let rest = |blocks: &[Arc<Block>], range: &mut Range<u64>| {
+            while let Some(block) = blocks.iter().find(|block| block.range.contains(&range.start)) {
+                range.start = block.range.end;
+            }
+            range.start < range.end
         };
         let mut wanted: Vec<_> =
             ranges.filter(|range| range.start < range.end && range.end <= size).collect();
         wanted.sort_unstable_by_key(|range| range.start);
         let policy = file.policy();
         self.blocks.with(|blocks| {
-            wanted.retain(|range| is_new(blocks, range));
+            wanted.retain_mut(|range| rest(blocks, range));
             for planned in plan(&wanted, policy.merge_gap, policy.part_size) {
                 let range = planned.range;
                 let used =

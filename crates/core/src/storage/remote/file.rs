@@ -97,6 +97,10 @@ impl Storage for RemoteFile {
     }
 
     fn distance(&self) -> Distance {
-        Distance { near: 1 << 20, largest: 32 << 20, ahead: self.options.policy.readahead_bytes }
+        let policy = &self.options.policy;
+        let largest = (4 * policy.part_size).min(policy.max_bytes_in_flight).max(policy.part_size);
+        // At least 1, because a server is far away even if nothing is fetched ahead.
+        let ahead = policy.readahead_bytes.max(1);
+        Distance { first: policy.part_size, near: policy.merge_gap.max(1 << 20), largest, ahead }
     }
 }
