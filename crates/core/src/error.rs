@@ -193,6 +193,13 @@ impl Error {
         self
     }
 
+    /// Adds a note in brackets to what is wrong.
+    #[must_use]
+    pub fn noting(mut self, note: impl fmt::Display) -> Self {
+        self.0.what = format!("{} ({note})", self.0.what).into();
+        self
+    }
+
     /// What to try next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {

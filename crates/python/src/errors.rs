@@ -135,7 +135,7 @@ fn os_error(error: &Error) -> PyErr {
     }
 }
 
-/// The errno of an error that did not come from the system. These have the same number on Linux, macOS and Windows.
+/// The errno of an error that did not come from the system. Most have the same number on Linux, macOS and Windows.
 fn errno_of(kind: ErrorKind) -> i32 {
     match kind {
         ErrorKind::NotFound => 2,
@@ -148,6 +148,9 @@ fn errno_of(kind: ErrorKind) -> i32 {
         ErrorKind::InvalidInput => 22,
         ErrorKind::StorageFull => 28,
         ErrorKind::BrokenPipe => 32,
+        ErrorKind::TimedOut if cfg!(target_os = "linux") => 110,
+        ErrorKind::TimedOut if cfg!(windows) => 10060,
+        ErrorKind::TimedOut => 60,
         _ => 5,
     }
 }

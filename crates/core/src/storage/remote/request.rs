@@ -91,7 +91,7 @@ impl Tries<'_> {
         if self.done >= self.policy.max_retries || spent + wait > budget {
             let tried = self.done + 1;
             let times = if tried == 1 { "once".to_owned() } else { format!("{tried} times") };
-            return Err(failed.error.found(format_args!("tried {times} in {:.1} s", spent.as_secs_f64())));
+            return Err(failed.error.noting(format_args!("tried {times} in {:.1} s", spent.as_secs_f64())));
         }
         self.done += 1;
         Stats::add(&object.stats.retries, 1);
