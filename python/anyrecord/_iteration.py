@@ -125,11 +125,14 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
         self._records, self._size, self._drop_last = records, size, drop_last
         self._length = len(records)
         self._fingerprint: int | None = None
+        self._is_remote = getattr(getattr(records, "_records", records), "_is_remote", False)
+        self._mean = 1 << 10
         self._seek(position)
 
     def _seek(self, position: int) -> None:
         rest = self._length - position
-        self._position = position
+        self._position = self._begin = position
+        self._announced = 0
         self._end = position + (rest // self._size * self._size if self._drop_last else rest)
 
     def __next__(self) -> list[T]:
@@ -140,9 +143,18 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
             except StopIteration as error:
                 raise stop_iteration_error(error) from error
             self._position = end  # set after the read: a batch that could not be read is not skipped
+            if self._is_remote:
+                self._announce(batch)
             if batch:  # all records of the batch may be damaged and left out
                 return batch
         raise StopIteration
+
+    def _announce(self, batch: list[T]) -> None:
+        """Lets servers send the next batches while the caller works on this one."""
+        records: Any = getattr(self._records, "_records", self._records)  # of mapped records, those before the function
+        if isinstance(batch[0] if batch else None, bytes):
+            self._mean = sum(map(len, batch)) // len(batch)  # type: ignore[arg-type]  # they are bytes
+        self._announced = records._announce(self._begin, self._announced, self._position, self._mean)
 
     def __length_hint__(self) -> int:
         return -((self._position - self._end) // self._size)

@@ -21,6 +21,7 @@ pub fn generation() -> u64 {
 pub fn prepare() {
     // The thread pools reclaim memory with this collector.
     crossbeam_epoch::default_collector();
+    crate::storage::remote::stores::prepare();
 }
 
 /// Call this in a forked child before anything else.

@@ -26,6 +26,7 @@ use crate::format::{Chunk, Decoded, Way};
 use crate::limits::Limits;
 use crate::pool;
 use crate::shard::{Shard, Source};
+use crate::storage::Distance;
 use crate::storage::file_set::FileSet;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
@@ -46,6 +47,8 @@ pub struct Reader {
     /// The limits of one call, and the state that the files share.
     limits: Limits,
     files: Arc<FileSet>,
+    /// Whether some of the files are on servers.
+    is_remote: bool,
     /// Whether recent reads hit the page cache.
     page_cache: PageCacheHint,
     /// The size of recently decoded chunks.
@@ -150,6 +153,7 @@ impl Reader {
             ends.push(end);
         }
         shards.iter().for_each(|shard| shard.retain());
+        let is_remote = shards.iter().any(|shard| shard.location().as_url().is_some());
         let limits = shards.first().map_or_else(Limits::default, |shard| shard.options().limits);
         let files = shards.first().map_or_else(|| FileSet::new(&limits), |shard| shard.files().clone());
         Ok(Reader {
@@ -159,6 +163,7 @@ impl Reader {
             threads,
             limits,
             files,
+            is_remote,
             page_cache: PageCacheHint::default(),
             expected: ExpectedChunk::default(),
             damage: KnownDamage::default(),
@@ -310,7 +315,15 @@ impl Reader {
 
     /// Whether recent reads hit the page cache.
     pub fn is_warm(&self) -> bool {
-        self.page_cache.is_warm()
+        self.page_cache.is_warm() && !self.is_remote
+    }
+
+    /// How many bytes an iteration over files on servers fetches before they are read. None if there are no such files.
+    pub fn readahead_bytes(&self) -> Option<u64> {
+        let mut opened = self.shards.iter().filter_map(|shard| shard.opened_source());
+        let mut ahead =
+            || opened.find_map(|source| Some(source.storage().distance()).filter(Distance::is_far));
+        self.is_remote.then(|| ahead().map_or(0, |distance| distance.ahead))
     }
 
     /// Whether reading a record is likely to end before another thread could make use of the time.

@@ -26,6 +26,8 @@ const MOST_GROUPED: (u64, u64) = (4096, 8 << 20);
 /// How far ahead of the batch a file that is not in the page cache is prefetched, in records and (approximate) bytes.
 const PREFETCH_RECORDS: u64 = 4096;
 const PREFETCH_BYTES: u64 = 8 << 20;
+/// How far ahead files on servers are fetched in the beginning, in (approximate) bytes.
+const REMOTE_BYTES: u64 = 1 << 20;
 
 struct IteratorState {
     /// The next position to read.
@@ -38,8 +40,7 @@ struct IteratorState {
     ahead: u64,
     /// Records before this position are read one by one, because reading them in a batch failed.
     singly: u64,
-    /// Records before this position were prefetched.
-    prefetched: u64,
+    announced: Announced,
 }
 
 /// Records that were read ahead. A damaged one is left out, replaced or reported only when its turn comes.
@@ -67,7 +68,7 @@ impl IteratorState {
             later: Vec::new(),
             ahead: 8,
             singly: 0,
-            prefetched: 0,
+            announced: Announced::new(position, 0),
         }
     }
 }
@@ -112,7 +113,7 @@ impl RecordsIterator {
                 let (most_records, most_bytes) = if is_worth_it { MOST_GROUPED } else { MOST };
                 state.ahead = (2 * state.ahead).min(most_records).min(most_bytes / mean).max(1);
                 state.next = until;
-                self.prefetch(py, state, mean);
+                state.announced.go_on(py, &self.reader, &self.view, until, mean);
             }
             // A signal handler raised this error, not a record. Nothing is lost: the next call tries again.
             Err(error) if !is_about_a_record(py, &error) => return Err(error),
@@ -182,23 +183,45 @@ impl RecordsIterator {
         }
         Ok(None)
     }
+}
 
-    /// Prefetches the next records if recent reads missed the page cache. The disk works while the user's code runs.
-    fn prefetch(&self, py: Python<'_>, state: &mut IteratorState, mean: u64) {
-        let distance = PREFETCH_RECORDS.min(PREFETCH_BYTES / mean);
-        // Prefetch at least half of the distance at a time, so requests are large.
-        if self.reader.is_warm() || state.prefetched >= state.next + distance / 2 {
-            return;
+/// How far an iteration has announced the records that it will read.
+#[derive(Clone, Copy)]
+pub struct Announced {
+    /// The position of the first record.
+    begin: u64,
+    /// Records before this position were announced.
+    until: u64,
+}
+
+impl Announced {
+    pub fn new(begin: u64, until: u64) -> Self {
+        Announced { begin, until }
+    }
+
+    /// Announces the records from `next` on, if recent reads missed the page cache. The disk or the server works while
+    /// the user's code runs. `mean` is the size of recent records. Returns how far records were announced.
+    pub fn go_on(&mut self, py: Python<'_>, reader: &Reader, view: &View, next: u64, mean: u64) -> u64 {
+        let mean = mean.max(1);
+        let distance = match reader.readahead_bytes() {
+            // It grows with what was read, so asking for only the first record does not fetch the whole file.
+            Some(most) => most.min(REMOTE_BYTES + 2 * mean * (next - self.begin.min(next))) / mean,
+            None => PREFETCH_RECORDS.min(PREFETCH_BYTES / mean),
+        };
+        // Announce at least half of the distance at a time, so requests are large.
+        if reader.is_warm() || self.until >= next.saturating_add(distance / 2) {
+            return self.until;
         }
-        let (from, until) = (state.prefetched.max(state.next), self.view.len().min(state.next + distance));
-        state.prefetched = until;
+        let (from, until) = (self.until.max(next), view.len().min(next.saturating_add(distance)));
+        self.until = until.max(self.until);
         if from < until {
             gil::detach(py, || {
                 let mut positions: Vec<u64> = (from..until).collect();
-                self.view.get_many(&mut positions);
-                with_cx(&self.reader, |cx| self.reader.will_read(&positions, cx));
+                view.get_many(&mut positions);
+                with_cx(reader, |cx| reader.will_read(&positions, cx));
             });
         }
+        self.until
     }
 }
 

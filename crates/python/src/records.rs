@@ -6,7 +6,7 @@ use crate::errors::Failure;
 use crate::gil;
 use crate::indices;
 use crate::interrupts::with_cx;
-use crate::iteration::RecordsIterator;
+use crate::iteration::{Announced, RecordsIterator};
 use crate::opening::Source;
 use crate::views::fingerprint_of;
 use anyrecord::bytes;
@@ -147,6 +147,18 @@ impl Records {
         indices: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         self.list(py, indices)
+    }
+
+    /// Announces the records from position `next` on, for an iteration that began at `begin`, reads records of about
+    /// `mean` bytes, and has announced those before `until`. Returns how far they were announced.
+    fn _announce(&self, py: Python<'_>, begin: u64, until: u64, next: u64, mean: u64) -> u64 {
+        Announced::new(begin, until).go_on(py, &self.reader, &self.view, next, mean)
+    }
+
+    /// Whether some of the files are on servers.
+    #[getter]
+    fn _is_remote(&self) -> bool {
+        self.reader.readahead_bytes().is_some()
     }
 
     /// Returns the records at many positions, in the given order. Grain calls this method. It wants None for records

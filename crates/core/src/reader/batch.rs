@@ -50,6 +50,7 @@ impl Reader {
     pub fn read_batch(&self, indices: &[u64], out: &mut dyn Deliver, cx: &Cx<'_>) -> Result<()> {
         for (block, indices) in indices.chunks(BLOCK).enumerate() {
             let plans = self.plan_all(indices, cx)?;
+            self.request_together(&plans);
             let (mut sized, mut shared) = (Vec::with_capacity(plans.len()), Vec::new());
             for (i, plan) in plans.iter().enumerate() {
                 match plan.size()? {
@@ -73,13 +74,28 @@ impl Reader {
     /// Announces that records will be read soon. If recent reads missed the page cache, the disk begins to read their
     /// bytes.
     pub fn will_read(&self, indices: &[u64], cx: &Cx<'_>) {
-        if self.page_cache.is_warm() {
+        if self.is_warm() {
             return;
         }
         for indices in indices.chunks(BLOCK) {
             let Ok(plans) = self.plan_all(indices, cx) else { return };
             self.prefetch_batch(plans.iter());
             fetch_ahead(&plans);
+        }
+    }
+
+    /// Sends the requests of a batch together, if it would be fetched in several steps.
+    fn request_together(&self, plans: &[Plan<'_>]) {
+        let Some(most) = self.readahead_bytes() else { return };
+        let is_one_step = plans.len() <= WAVE && plans.iter().all(|plan| plan.chunk().is_none());
+        let mut bytes = 0;
+        let fits = |plan: &&Plan<'_>| {
+            bytes += plan.stored().map_or(0, |range| range.end.saturating_sub(range.start));
+            bytes <= most
+        };
+        let count = plans.iter().take_while(fits).count();
+        if plans.len() > 1 && !(is_one_step && bytes <= FETCH_BYTES) {
+            fetch_ahead(&plans[..count]);
         }
     }
 

@@ -10,7 +10,7 @@
 
 use super::file::LocalFile;
 use super::remote::file::RemoteFile;
-use super::remote::transfer;
+use super::remote::transfer::Transfer;
 use super::{ReadOp, Storage};
 #[cfg(target_os = "linux")]
 use super::{cold, direct};
@@ -62,16 +62,17 @@ pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
             Queue::PageCache(_) => others.push((number, job)),
         }
     }
+    // Requests to servers take longest. So they are sent first, and awaited last.
+    let transfer = Transfer::begin(&mut remote, cx)?;
     #[cfg(target_os = "linux")]
     {
         read_direct(directs, cx)?;
         cold::read_files(cached, cx)?;
     }
-    transfer::read(&mut remote, cx)?;
     for (number, job) in others {
         job.storage.read_many(&mut job.ops, cx).map_err(|error| (number, error))?;
     }
-    Ok(())
+    transfer.finish(cx)
 }
 
 /// A job that is a local file.

@@ -6,7 +6,7 @@ use super::stats::Stats;
 use super::transfer::plan;
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::process::PerProcess;
+use crate::process::{self, PerProcess};
 use crate::storage::ReadOp;
 use bytes::Bytes;
 use std::ops::Range;
@@ -29,6 +29,8 @@ struct Block {
     state: Mutex<State>,
     is_ready: Condvar,
     task: Mutex<Option<AbortHandle>>,
+    /// The fork generation that the task belongs to.
+    generation: u64,
 }
 
 #[derive(Default)]
@@ -43,8 +45,12 @@ struct State {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(task) = self.task.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            task.abort();
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        match task {
+            // A forked child must not touch the threads of its parent.
+            Some(task) if self.generation != process::generation() => std::mem::forget(task),
+            Some(task) => task.abort(),
+            None => {}
         }
     }
 }
@@ -75,6 +81,7 @@ impl Ahead {
                     state: Mutex::new(State { wanted: used.sum(), ..State::default() }),
                     is_ready: Condvar::new(),
                     task: Mutex::default(),
+                    generation: process::generation(),
                 });
                 // A failure is found again, and reported, when the bytes are read.
                 if start(file, &block).is_err() {

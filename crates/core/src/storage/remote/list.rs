@@ -3,7 +3,7 @@
 use super::options::StorageOptions;
 use super::request::Object;
 use super::stats::Stats;
-use super::url::RemoteUrl;
+use super::url::{Kind, RemoteUrl};
 use super::{runtime, stores};
 use crate::cx::Cx;
 use crate::error::Result;
@@ -31,7 +31,10 @@ pub fn list(
     let store = stores::of(prefix, options)?;
     let object = Object { store, path: prefix.path.clone(), stats: stats.clone() };
     let found = runtime::run(async move { list_all(&object, is_deep).await }, cx)?;
-    let (mut objects, mut folders) = found.map_err(|error| error.in_file(prefix.shown()))?;
+    let (mut objects, mut folders) = found.map_err(|error| match prefix.kind {
+        Kind::Http => error.in_file(prefix.shown()).hint("few web servers can list files: pass their names"),
+        _ => error.in_file(prefix.shown()),
+    })?;
     objects.sort();
     folders.sort();
     Ok(Listing {

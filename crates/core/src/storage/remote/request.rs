@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// A server that has never answered is given up after this time: its name is probably wrong.
 const UNREACHABLE: Duration = Duration::from_secs(10);
+/// A listing may take as long as so many requests: a server sends it in pages.
+const PAGES: u32 = 10;
 
 /// What identifies the content of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl Identity {
 #[derive(Clone)]
 pub struct Object {
     /// The store.
-    pub store: Arc<Store>,
+    pub store: &'static Store,
     /// The name in the store.
     pub path: Path,
     /// Counters of the data set.
@@ -115,10 +117,10 @@ impl Object {
     async fn try_once<T>(
         &self,
         request: impl Future<Output = object_store::Result<T>>,
+        timeout: Duration,
     ) -> std::result::Result<T, (Failed, Option<Duration>)> {
         Stats::add(&self.stats.requests, 1);
-        let (result, answer) =
-            with_answer(tokio::time::timeout(self.store.policy.read_timeout, request)).await;
+        let (result, answer) = with_answer(tokio::time::timeout(timeout, request)).await;
         if answer.status.is_some() {
             self.store.has_answered.store(true, Relaxed);
         }
@@ -138,7 +140,8 @@ impl Object {
         }
     }
 
-    /// Sends a request until it succeeds, or until its time is over.
+    /// Sends a request until it succeeds, or until its time is over. It may consist of several, such as the pages of a
+    /// listing.
     pub async fn request<T, F>(&self, request: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
@@ -147,7 +150,7 @@ impl Object {
         loop {
             let tried = {
                 let _permit = self.store.gate.enter().await;
-                self.try_once(request()).await
+                self.try_once(request(), PAGES * self.store.policy.read_timeout).await
             };
             match tried {
                 Ok(value) => return Ok(value),
@@ -165,7 +168,7 @@ impl Object {
         identity: &Identity,
         mut take: impl FnMut(Bytes) -> Result<()>,
     ) -> Result<()> {
-        let (mut at, mut tries) = (range.start, self.tries());
+        let (mut at, mut tries, timeout) = (range.start, self.tries(), self.store.policy.read_timeout);
         while at < range.end {
             let options = GetOptions {
                 range: Some(GetRange::Bounded(at..range.end)),
@@ -175,7 +178,7 @@ impl Object {
             let before = at;
             let got = {
                 let _permit = self.store.gate.enter().await;
-                match self.try_once(self.store.objects.get_opts(&self.path, options)).await {
+                match self.try_once(self.store.objects.get_opts(&self.path, options), timeout).await {
                     Ok(got) if !identity.is_of(&Identity::of(&got.meta)) => return Err(changed()),
                     Ok(got) => {
                         self.body(got, &mut at, range.end, &mut take).await.map_err(|failed| (failed, None))
@@ -185,8 +188,8 @@ impl Object {
             };
             if let Err((failed, wait)) = got {
                 if at > before {
-                    // The request was good for something, so the next one has all its tries.
-                    tries.done = 0;
+                    // The request was good for something, so the next one has all its tries and all its time.
+                    tries = self.tries();
                 }
                 tries.next(failed, self, wait).await?;
             }
@@ -226,11 +229,12 @@ impl Object {
 
     /// The identity of the object, and a part of it if the store can send it with the same request.
     pub async fn open(&self, part: &GetRange) -> Result<(Identity, u64, Vec<u8>)> {
-        let mut tries = self.tries();
+        let (mut tries, timeout) = (self.tries(), self.store.policy.read_timeout);
         loop {
             let permit = self.store.gate.enter().await;
             let options = GetOptions { range: Some(part.clone()), ..GetOptions::default() };
-            let failed = match self.try_once(self.store.objects.get_opts(&self.path, options)).await {
+            let failed = match self.try_once(self.store.objects.get_opts(&self.path, options), timeout).await
+            {
                 Ok(got) => {
                     let (identity, range) = (Identity::of(&got.meta), got.range.clone());
                     let (mut at, mut bytes) = (range.start, Vec::new());

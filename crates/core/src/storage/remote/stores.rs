@@ -1,4 +1,5 @@
-//! Stores. Each belongs to one process: a forked child that used a store of its parent would wait forever.
+//! Stores. Each belongs to one process: a forked child that used a store of its parent would wait forever. It must not
+//! free one either: parent and child share what the system knows about its connections. So stores are never freed.
 
 use super::client::Connector;
 use super::gate::Gate;
@@ -28,30 +29,33 @@ pub struct Store {
     pub has_answered: AtomicBool,
 }
 
-type Known = HashMap<(String, StorageOptions), Arc<Store>>;
+type Known = HashMap<(String, StorageOptions), &'static Store>;
 
 static STORES: LazyLock<PerProcess<Known>> = LazyLock::new(PerProcess::default);
 
+/// Call this before threads are started, so that no fork finds the lock of an initialisation held.
+pub fn prepare() {
+    LazyLock::force(&STORES);
+    // Fails only if it was called before.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// The store of a URL in this process.
-pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<Store>> {
+pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<&'static Store> {
     let key = (url.base.clone(), options.clone());
-    if let Some(store) = STORES.with(|stores| stores.get(&key).cloned()) {
+    if let Some(store) = STORES.with(|stores| stores.get(&key).copied()) {
         return Ok(store);
     }
     let objects = build(url, options).map_err(|error| error.in_file(url.shown()))?;
     let policy = options.policy.clone();
     let gate = Gate::new(policy.max_requests);
-    let store = Arc::new(Store { objects, gate, policy, has_answered: AtomicBool::new(false) });
+    let store = Store { objects, gate, policy, has_answered: AtomicBool::new(false) };
+    let store: &'static Store = Box::leak(Box::new(store));
     // If another thread was faster, its store is used.
-    Ok(STORES.with(|stores| stores.entry(key).or_insert(store).clone()))
+    Ok(STORES.with(|stores| *stores.entry(key).or_insert(store)))
 }
 
 fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
-    static PROVIDER: std::sync::Once = std::sync::Once::new();
-    PROVIDER.call_once(|| {
-        // Fails if the program has chosen one already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    });
     // We send requests again ourselves: we count them, and send fewer if the server is overloaded.
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let follow_redirects = options.policy.follow_redirects;

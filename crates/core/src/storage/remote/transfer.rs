@@ -9,7 +9,7 @@ use crate::storage::ReadOp;
 use crate::storage::fetch::Failed;
 use bytes::Bytes;
 use std::ops::Range;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 /// Ranges of one object, with a number that names them in an error.
@@ -69,65 +69,88 @@ struct Sent {
     first: usize,
 }
 
-/// Fills the ranges of all jobs. When it returns, no request is in flight.
-pub fn read(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> std::result::Result<(), Failed> {
-    let first = jobs.first().map_or(0, |job| job.0);
-    let mut sent = Vec::new();
-    for (job, (number, file, ops)) in jobs.iter_mut().enumerate() {
-        file.take_ahead(ops, cx).map_err(|error| (*number, error))?;
-        ops.sort_by_key(|op| op.at);
-        let mut ranges = Vec::with_capacity(ops.len());
-        for op in ops.iter() {
-            let range = crate::bytes::range("bytes", op.at, op.out.len() as u64, file.identity().size);
-            ranges.push(range.map_err(|error| (*number, error.in_file(file.shown())))?);
-        }
-        let policy = file.policy();
-        let planned = plan(&ranges, policy.merge_gap, policy.part_size);
-        sent.extend(planned.into_iter().map(|Planned { range, first }| Sent { job, range, first }));
-    }
-    if sent.is_empty() {
-        return Ok(());
-    }
-    let begun = Instant::now();
-    let failed = run(jobs, &mut sent, cx).map_err(|(job, error)| match jobs.get(job) {
-        Some((number, file, _)) => (*number, error.in_file(file.shown())),
-        None => (first, error),
-    });
-    if let Some((_, file, _)) = jobs.first() {
-        file.stats().waited(begun.elapsed());
-    }
-    failed
+/// Ranges that are being fetched.
+pub struct Transfer<'t, 'j, 's, 'o> {
+    jobs: &'t mut [Job<'j, 's, 'o>],
+    sent: Vec<Sent>,
+    tasks: Tasks,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    /// The next request to send.
+    next: usize,
+    /// Requests in flight, and their bytes.
+    in_flight: (usize, u64),
 }
 
-fn run(jobs: &mut [Job<'_, '_, '_>], sent: &mut [Sent], cx: &Cx<'_>) -> std::result::Result<(), Failed> {
-    let nobody = usize::MAX;
-    let (sender, events) = channel();
-    let (mut tasks, mut next, mut running, mut bytes) = (Tasks::default(), 0, 0, 0);
-    loop {
-        while let Some(request) = sent.get(next) {
-            let (_, file, _) = &jobs[request.job];
-            let length = request.range.end - request.range.start;
+/// Fills the ranges of all jobs. When it returns, no request is in flight.
+pub fn read(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> std::result::Result<(), Failed> {
+    Transfer::begin(jobs, cx)?.finish(cx)
+}
+
+impl<'t, 'j, 's, 'o> Transfer<'t, 'j, 's, 'o> {
+    /// Sends the first requests.
+    pub fn begin(jobs: &'t mut [Job<'j, 's, 'o>], cx: &Cx<'_>) -> std::result::Result<Self, Failed> {
+        let mut sent = Vec::new();
+        for (job, (number, file, ops)) in jobs.iter_mut().enumerate() {
+            file.take_ahead(ops, cx).map_err(|error| (*number, error))?;
+            ops.sort_by_key(|op| op.at);
+            let mut ranges = Vec::with_capacity(ops.len());
+            for op in ops.iter() {
+                let range = crate::bytes::range("bytes", op.at, op.out.len() as u64, file.identity().size);
+                ranges.push(range.map_err(|error| (*number, error.in_file(file.shown())))?);
+            }
+            let policy = file.policy();
+            let planned = plan(&ranges, policy.merge_gap, policy.part_size);
+            sent.extend(planned.into_iter().map(|Planned { range, first }| Sent { job, range, first }));
+        }
+        let (sender, events) = channel();
+        let tasks = Tasks::default();
+        let mut transfer = Transfer { jobs, sent, tasks, sender, events, next: 0, in_flight: (0, 0) };
+        transfer.send()?;
+        Ok(transfer)
+    }
+
+    /// Sends as many requests as may be in flight.
+    fn send(&mut self) -> std::result::Result<(), Failed> {
+        while let Some(Sent { job, range, .. }) = self.sent.get(self.next) {
+            let (number, file, _) = &self.jobs[*job];
+            let (running, bytes) = self.in_flight;
+            let length = range.end - range.start;
             if running > 0 && bytes + length > file.policy().max_bytes_in_flight {
                 break;
             }
-            start(&mut tasks, file, next, request.range.clone(), &sender).map_err(|e| (request.job, e))?;
-            (next, running, bytes) = (next + 1, running + 1, bytes + length);
+            start(&mut self.tasks, file, self.next, range.clone(), &self.sender)
+                .map_err(|error| (*number, error.in_file(file.shown())))?;
+            self.next += 1;
+            self.in_flight = (running + 1, bytes + length);
         }
-        if running == 0 {
-            return Ok(());
-        }
-        match wait(&events, cx).map_err(|error| (nobody, error))? {
-            Event::Bytes(number, at, piece) => {
-                let request = &mut sent[number];
-                scatter(&mut jobs[request.job].2[request.first..], &mut request.first, at, &piece);
+        Ok(())
+    }
+
+    /// Waits until all ranges are filled.
+    pub fn finish(mut self, cx: &Cx<'_>) -> std::result::Result<(), Failed> {
+        let Some((first, file, _)) = self.jobs.first() else { return Ok(()) };
+        let (first, file) = (*first, *file);
+        let begun = Instant::now();
+        while self.in_flight.0 > 0 {
+            match wait(&self.events, cx).map_err(|error| (first, error))? {
+                Event::Bytes(number, at, piece) => {
+                    let request = &mut self.sent[number];
+                    scatter(&mut self.jobs[request.job].2[request.first..], &mut request.first, at, &piece);
+                }
+                Event::Done(number, result) => {
+                    let Sent { job, range, .. } = &self.sent[number];
+                    let (number, file, _) = &self.jobs[*job];
+                    result.map_err(|error| (*number, error.at(range.start).in_file(file.shown())))?;
+                    self.in_flight = (self.in_flight.0 - 1, self.in_flight.1 - (range.end - range.start));
+                    self.send()?;
+                }
             }
-            Event::Done(number, result) => {
-                let request = &sent[number];
-                result.map_err(|error| (request.job, error.at(request.range.start)))?;
-                running -= 1;
-                bytes -= request.range.end - request.range.start;
-            }
         }
+        if self.next > 0 {
+            file.stats().waited(begun.elapsed());
+        }
+        Ok(())
     }
 }
 
