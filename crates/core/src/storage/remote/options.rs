@@ -22,7 +22,7 @@ pub struct Policy {
     pub max_requests: usize,
     /// Bytes in flight for one call.
     pub max_bytes_in_flight: u64,
-    /// Ranges that are no further apart are fetched with one request.
+    /// Ranges that are no further apart are fetched with one request, unless most of it would be thrown away.
     pub merge_gap: u64,
     /// Larger ranges are fetched with several requests.
     pub part_size: u64,

@@ -24,9 +24,15 @@ pub struct Planned {
     first: usize,
 }
 
+/// Gaps up to this size cost less than a request, whatever else it serves.
+const SMALL_GAP: u64 = 4 << 10;
+/// Larger gaps may be one part in so many of what a request asks for. In a shuffled epoch they would otherwise be fetched
+/// again and again.
+const WASTE: u64 = 8;
+
 /// Plans the requests for ranges that are sorted by their beginning.
 pub fn plan(ranges: &[Range<u64>], gap: u64, part: u64) -> Vec<Planned> {
-    let mut planned: Vec<Planned> = Vec::new();
+    let (mut planned, mut wasted): (Vec<Planned>, u64) = (Vec::new(), 0);
     for (number, range) in ranges.iter().enumerate().filter(|(_, range)| !range.is_empty()) {
         let mut range = range.clone();
         if let Some(last) = planned.last_mut() {
@@ -35,12 +41,15 @@ pub fn plan(ranges: &[Range<u64>], gap: u64, part: u64) -> Vec<Planned> {
             if range.is_empty() {
                 continue;
             }
-            let merged = range.end - last.range.start;
-            if range.start - last.range.end.min(range.start) <= gap && merged <= part {
+            let (merged, between) = (range.end - last.range.start, range.start - last.range.end);
+            let large = if between > SMALL_GAP { between } else { 0 };
+            if between <= gap && merged <= part && (wasted + large) * WASTE <= merged {
                 last.range.end = range.end;
+                wasted += large;
                 continue;
             }
         }
+        wasted = 0;
         // Parts of the same size: the last one shall not be tiny.
         let parts = (range.end - range.start).div_ceil(part).max(1);
         let each = (range.end - range.start).div_ceil(parts);
@@ -211,6 +220,11 @@ mod tests {
         assert_eq!(requests(&[0..250], 10, 100), [0..84, 84..168, 168..250]);
         assert_eq!(requests(&[0..100, 5..7, 50..50, 90..120], 10, 1000), [0..120]);
         assert_eq!(requests(&[5..5], 10, 100), []);
+        let (record, gap) = (100_000, 10_000);
+        let row = [0..record, record + gap..2 * record + gap];
+        assert_eq!(requests(&row, 1 << 20, 1 << 20), [0..2 * record + gap]);
+        let sparse = [0..20_000, 30_000..50_000];
+        assert_eq!(requests(&sparse, 1 << 20, 1 << 20), sparse);
     }
 
     proptest! {
