@@ -4,10 +4,12 @@ use super::ahead::Ahead;
 use super::options::{Policy, StorageOptions};
 use super::request::{Identity, Object};
 use super::stats::Stats;
+use super::stores::Store;
 use super::url::RemoteUrl;
 use super::{runtime, stores, transfer};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::process::PerProcess;
 use crate::storage::fetch::Queue;
 use crate::storage::{Distance, ReadOp, Storage};
 use std::ops::Range;
@@ -20,12 +22,14 @@ pub struct RemoteFile {
     identity: Identity,
     stats: Arc<Stats>,
     ahead: Ahead,
+    /// The store of this process, once it was needed.
+    store: PerProcess<Option<&'static Store>>,
 }
 
 impl RemoteFile {
     /// An object whose identity is known.
     pub fn new(url: RemoteUrl, options: Arc<StorageOptions>, identity: Identity, stats: Arc<Stats>) -> Self {
-        RemoteFile { url, options, identity, stats, ahead: Ahead::default() }
+        RemoteFile { url, options, identity, stats, ahead: Ahead::default(), store: PerProcess::default() }
     }
 
     /// What identifies its content.
@@ -50,7 +54,15 @@ impl RemoteFile {
 
     /// The object in the store of this process.
     pub fn object(&self) -> Result<Object> {
-        let store = stores::of(&self.url, &self.options)?;
+        let known = self.store.with(|store| *store);
+        let store = match known {
+            Some(store) => store,
+            None => {
+                let found = stores::of(&self.url, &self.options)?;
+                self.store.with(|store| *store = Some(found));
+                found
+            }
+        };
         Ok(Object { store, path: self.url.path.clone(), stats: self.stats.clone() })
     }
 
