@@ -315,7 +315,7 @@ def attack(case: Case, folder: Path) -> dict[str, int | list[str]]:
         has_zeros = case.is_cut() and path.stat().st_size == size
         readers.moment += not has_zeros
         attacks += 1
-        readers.wait(THREADS // 2)
+        readers.wait(THREADS // 4)
         readers.moment += not has_zeros
     if storm:
         storm.begin()
@@ -366,9 +366,9 @@ def reopen(variant: Variant, io: Io, change: Callable[[Path], None], folder: Pat
     paths = [write(folder / f"{part}{variant.suffix}", variant, range(part * 60, part * 60 + 60)) for part in (0, 1)]
     records = anyrecord.open(paths, io=io, cache_bytes=0, limits=Limits(open_files=1))
     readers = Readers(Case(variant, io, "scribble", True, "off"), records)
-    readers.wait(THREADS)
+    readers.wait(0)
     change(paths[0])
-    readers.wait(2 * THREADS)
+    readers.wait(THREADS)
     readers.stop()
     wrong = readers.wrong
     is_read_again = io in ("plain", "direct") and variant.name not in ("tfrecord gzip", "tfrecord zlib")
