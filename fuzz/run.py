@@ -149,9 +149,7 @@ def fuzz(target: str, seconds: float, runs: int, more: list[str], sanitizer: str
     return path
 
 
-def run(
-    targets: list[str], seconds: float, runs: int, total: int | None, more: list[str], sanitizer: str
-) -> int:
+def run(targets: list[str], seconds: float, runs: int, total: int | None, more: list[str], sanitizer: str) -> int:
     """Runs targets one after the other. Prints a line for each. Returns how many inputs broke a rule.
 
     `total`: runs stop when the executions of all logs reach it. 0: the goal of the target. `more`: flags of libFuzzer.
