@@ -48,7 +48,7 @@ LONG_FILE = Target(LONG, 500_000)
 
 TARGETS = {
     **dict.fromkeys(("array_record", "any_format", "salvage", "round_trip", "faulty_output"), LONG_FILE),
-    "large_codec": Target(LONG, 100_000),
+    "large_codec": Target(LONG, 20_000),
     **dict.fromkeys(("riegeli", "recordio", "tfrecord", "ffrecord"), SHORT_FILE),
     **dict.fromkeys(("simple_chunk", "transposed_chunk", "transposed_states", "footer", "side_index"), PARSER),
     **dict.fromkeys(("codec", "gzip", "snappy_frames", "journal", "view_numbers", "write_options", "listing"), PARSER),

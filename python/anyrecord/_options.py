@@ -47,7 +47,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """The checked keywords of `open`. The core reads the attributes by name."""
+    """The checked keywords of `open`. The core reads the attributes by name.
+
+    None of them is a property: that would be Python code, which the core must not call while the interpreter exits.
+    """
 
     format: str | None
     checksums: bool
@@ -61,11 +64,8 @@ class OpenOptions:
     threads: int | None
     on_error: OnError = "raise"
     max_errors: int | None = None
-
-    @property
-    def reads_on(self) -> bool:
-        """Whether damaged records are not errors."""
-        return self.on_error != "raise"
+    reads_on: bool = False
+    """Whether damaged records are not errors."""
 
 
 def open_options(
@@ -113,6 +113,7 @@ def open_options(
         threads=threads,
         on_error=on_error,
         max_errors=max_errors,
+        reads_on=on_error != "raise",
     )
 
 
