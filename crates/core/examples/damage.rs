@@ -8,8 +8,9 @@
 //! - `verify` changes one byte and verifies the file: it is reported.
 //! - `cut` cuts the file and opens it: an error, or the cut is exactly between two chunks of a format without an end.
 //!
-//! Each byte has each of its bits flipped, and is set to 0xFF. With `some`, only the bytes of structure and some of the
-//! others are changed in files of more than 4 KiB. `checks/flips.py` and `checks/cuts.py` run this and read its lines:
+//! Each byte has each of its bits flipped, and is set to 0xFF. In files of more than 64 KiB, bytes that are only content have
+//! one of their bits flipped. With `some`, only the bytes of structure and some of the others are changed in files of more
+//! than 4 KiB. `checks/flips.py` and `checks/cuts.py` run this and read its lines:
 //!
 //! ```text
 //! tried FILE COUNT      changes that were tried
