@@ -132,7 +132,7 @@ fn wholes(file: &str, mode: Mode, is_all: bool) -> Vec<Whole> {
 }
 
 fn read(whole: &Whole, piece: Range<u64>, is_all: bool) -> Counts {
-    let (mut counts, mut check) = (Counts::default(), ReadCheck::new(whole));
+    let (mut counts, mut check) = (Counts::default(), ReadCheck::new(whole, is_all));
     for (at, byte) in places::changes(whole, piece, is_all) {
         counts.tried += 1;
         match catch_unwind(AssertUnwindSafe(|| check.violation(at, byte))) {
@@ -140,7 +140,7 @@ fn read(whole: &Whole, piece: Range<u64>, is_all: bool) -> Counts {
             Ok(Some(text)) => counts.violation(whole, format_args!("byte {at} = {byte:#04x}: {text}")),
             Err(panic) => {
                 counts.violation(whole, format_args!("byte {at} = {byte:#04x}: panic: {}", message(&*panic)));
-                check = ReadCheck::new(whole);
+                check = ReadCheck::new(whole, is_all);
             }
         }
     }
