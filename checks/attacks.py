@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from anyrecord import Limits, Records
 
 from checks.child import Died, in_child
 from checks.figures import Figure
-from checks.record_files import IOS, VARIANTS, Io, Variant, record, write
+from checks.record_files import IOS, USUAL, VARIANTS, Io, Variant, record, write
 
 __all__ = ["run"]
 
@@ -102,10 +103,22 @@ class Case:
         """
         if self.attack in ("replace", "delete"):
             return True
-        return way is not in_place and (self.checksums or (self.attack == "truncate" and is_quiet))
+        return way is not in_place and (self.checksums or (self.is_cut() and is_quiet))
+
+    def is_cut(self) -> bool:
+        return self.attack in ("truncate", "clear")
+
+    def ways(self) -> tuple[Callable[[Records, list[int]], Found], ...]:
+        """How the threads read. After `clear`, only the first read could give zeros. In a batch, an error of the second
+        one would hide them."""
+        return (one_by_one,) if self.attack == "clear" else WAYS
+
+    def pauses(self) -> bool:
+        """Whether nobody reads while the file is changed. Then every read gives what is promised."""
+        return self.is_cut() and not self.checksums
 
     def may_fail(self) -> bool:
-        return self.attack in ("truncate", "scribble")
+        return self.is_cut() or self.attack == "scribble"
 
 
 class Readers:
@@ -119,14 +132,31 @@ class Readers:
         self.moment = 0
         """Odd while the file is being changed, or has zeros where records were."""
         self.rounds: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.may_read = threading.Event()
+        self.may_read.set()
+        self.busy = [threading.Lock() for _ in range(THREADS)]
+        """Each thread holds its own while it reads."""
         self.threads = [threading.Thread(target=self.read, args=(number,), daemon=True) for number in range(THREADS)]
         for thread in self.threads:
             thread.start()
 
     def wait(self, rounds: int) -> None:
-        """Until that many more rounds have been read, in any threads."""
-        for _ in range(rounds):
+        """Until that many more rounds have been begun and read, in any threads."""
+        with suppress(queue.Empty):
+            while True:
+                self.rounds.get_nowait()  # of the time before
+        for _ in range(THREADS + rounds):  # one of each thread may have begun before
             self.rounds.get()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No thread reads inside the block."""
+        self.may_read.clear()
+        with ExitStack() as held:
+            for lock in self.busy:
+                held.enter_context(lock)
+            yield
+        self.may_read.set()
 
     def stop(self) -> None:
         self.is_over = True
@@ -137,8 +167,10 @@ class Readers:
         source, own = random.Random(number), Counter[str]()
         try:
             while not self.is_over:
-                way = WAYS[source.randrange(len(WAYS))]
-                self.read_once(way, source.choices(range(RECORDS), k=9), own)
+                way = source.choice(self.case.ways())
+                self.may_read.wait()
+                with self.busy[number]:
+                    self.read_once(way, source.choices(range(RECORDS), k=9), own)
                 self.rounds.put(number)
         except BaseException as error:  # a panic of the core is no Exception
             self.wrong.append(f"{error!r} in thread {number}")
@@ -185,6 +217,11 @@ def truncate(path: Path, other: Path) -> Iterable[None]:
         os.truncate(path, max(left, 0))
         yield
     os.truncate(path, size)  # the records are zeros now
+    yield
+
+
+def clear(path: Path, other: Path) -> Iterable[None]:
+    os.truncate(path, 1)  # whoever reads first now finds nothing, and nobody has seen before that the file was cut
     yield
 
 
@@ -248,7 +285,7 @@ class Storm:
         return count
 
 
-STEPS = {"replace": replace, "delete": delete, "truncate": truncate, "scribble": scribble}
+STEPS = {"replace": replace, "delete": delete, "truncate": truncate, "clear": clear, "scribble": scribble}
 
 
 def attack(case: Case, folder: Path) -> dict[str, int | list[str]]:
@@ -267,14 +304,18 @@ def attack(case: Case, folder: Path) -> dict[str, int | list[str]]:
         faulthandler.enable(sink)
     storm = Storm(path) if case.attack == "scribble" else None
     readers = Readers(case, records)
-    readers.wait(THREADS)
+    readers.wait(0)
     attacks = 0
     readers.moment += 1
-    for _ in STEPS[case.attack](path, other):
-        has_zeros = case.attack == "truncate" and path.stat().st_size == size and attacks > 0
+    steps = iter(STEPS[case.attack](path, other))
+    while True:
+        with readers.paused() if case.pauses() else nullcontext():
+            if next(steps, "over") == "over":
+                break
+        has_zeros = case.is_cut() and path.stat().st_size == size
         readers.moment += not has_zeros
         attacks += 1
-        readers.wait(THREADS // 2)
+        readers.wait(THREADS // 4)
         readers.moment += not has_zeros
     if storm:
         storm.begin()
@@ -325,9 +366,9 @@ def reopen(variant: Variant, io: Io, change: Callable[[Path], None], folder: Pat
     paths = [write(folder / f"{part}{variant.suffix}", variant, range(part * 60, part * 60 + 60)) for part in (0, 1)]
     records = anyrecord.open(paths, io=io, cache_bytes=0, limits=Limits(open_files=1))
     readers = Readers(Case(variant, io, "scribble", True, "off"), records)
-    readers.wait(THREADS)
+    readers.wait(0)
     change(paths[0])
-    readers.wait(2 * THREADS)
+    readers.wait(THREADS)
     readers.stop()
     wrong = readers.wrong
     is_read_again = io in ("plain", "direct") and variant.name not in ("tfrecord gzip", "tfrecord zlib")
@@ -353,6 +394,9 @@ def cases(short: bool) -> Iterator[Case]:
         # One of the 24 settings for every second file; 7 and 24 have no common factor, so many settings occur.
         if not short or (number % 24 == number // 24 * 7 % 24 and number // 24 % 2 == number // 96 % 2):
             yield Case(variant, io, attacked, checksums, handler)
+    # Without checksums and without a codec, only the map itself can tell that its zeros are no records.
+    for variant, attacked in itertools.product(USUAL, ("truncate", "clear")):
+        yield Case(variant, "map", attacked, checksums=False, faulthandler="off")
 
 
 def run(short: bool) -> list[Figure]:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import itertools
 import os
 import signal
 import tempfile
@@ -27,6 +29,9 @@ _READS_AFTER = 64
 _RECORDS_AFTER = 1
 """Records that may be asked for after the signal."""
 
+_RECORDS_UNTIL_HEARD = 2048
+"""Records that may be written after the signal if no Python code runs between them."""
+
 _VERBS: dict[str, Callable[[Any, Path], object]] = {
     "open": lambda source, _: anyrecord.open(source),
     "list": lambda source, _: list(anyrecord.open(source, cache_bytes=0)),
@@ -43,7 +48,7 @@ def run(short: bool) -> list[Figure]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            return [_reading(Path(folder), short), _writing(Path(folder), short)]
+            return [_reading(Path(folder), short), _writing(Path(folder), short), _without_python(Path(folder))]
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -68,6 +73,15 @@ class _Interrupts(io.RawIOBase):
         if self.reads == self.at + 1:
             signal.raise_signal(signal.SIGINT)
         return self.memory.read(size)
+
+
+def _left(folder: Path, target: Path) -> list[str]:
+    """What is wrong in the folder: only the old file may be there."""
+    wrong = [] if target.read_bytes() == _OLD else ["the old file was replaced"]
+    for name in sorted(set(os.listdir(folder)) - {target.name}):
+        wrong.append(f"{name} is left")
+        (folder / name).unlink()
+    return wrong
 
 
 def _reading(folder: Path, short: bool) -> Figure:
@@ -95,8 +109,8 @@ def _reading(folder: Path, short: bool) -> Figure:
                     pass
                 if source.reads - at > _READS_AFTER:
                     figure.violations.append(f"{name}, {verb}: {source.reads - at} reads after the interrupt")
-                if target.read_bytes() != _OLD or os.listdir(folder) != [target.name]:
-                    figure.violations.append(f"{name}, {verb}: {os.listdir(folder)} after an interrupt at read {at}")
+                wrong = _left(folder, target)
+                figure.violations += [f"{name}, {verb}: {what} after an interrupt at read {at}" for what in wrong]
     target.unlink()
     return figure
 
@@ -127,7 +141,35 @@ def _writing(folder: Path, short: bool) -> Figure:
                 pass
             if asked - at > _RECORDS_AFTER:
                 figure.violations.append(f"{name}: {asked - at} records after the interrupt")
-            if target.read_bytes() != _OLD or os.listdir(folder) != [target.name]:
-                figure.violations.append(f"{name}: {os.listdir(folder)} after an interrupt at record {at}")
+            figure.violations += [f"{name}: {what} after an interrupt at record {at}" for what in _left(folder, target)]
+        target.unlink()
+    return figure
+
+
+def _without_python(folder: Path) -> Figure:
+    """Nothing but the core can hear the signal: the records come from iterators that run no Python code."""
+    figure = Figure("interrupts of a write without Python code")
+    # Unlike `os.kill`, this function of the C library does not look for signals by itself.
+    kill = ctypes.CDLL(None).kill
+    for name, suffix, options in ways():
+        target = folder / f"target{suffix}"
+        target.write_bytes(_OLD)
+        figure.tried += 1
+        # `kill` returns 0, which `filter` leaves out.
+        interrupt = filter(None, map(kill, [os.getpid()], [signal.SIGINT]))
+        records = itertools.chain(itertools.repeat(b"x", 3000), interrupt, itertools.repeat(b"x", 30_000))
+        written = -1
+        try:
+            with anyrecord.create(target, overwrite=True, durable=False, **options) as out:
+                try:
+                    out.write_many(records)
+                finally:
+                    written = out.num_records - 3000
+            figure.violations.append(f"{name}: the interrupt was not heard")
+        except KeyboardInterrupt:
+            pass
+        if written > _RECORDS_UNTIL_HEARD:
+            figure.violations.append(f"{name}: {written} records after the interrupt")
+        figure.violations += [f"{name}: {what} after an interrupt" for what in _left(folder, target)]
         target.unlink()
     return figure

@@ -32,6 +32,8 @@ __all__ = ["run"]
 
 RECORDS = 120
 READERS = 4
+MANY = list(range(RECORDS)) * 4
+"""So many records that they are decoded in several threads."""
 
 
 def wrong_reads(records: Records, seed: int) -> int:
@@ -52,6 +54,7 @@ def read_in_child(records: Records, iterator: Iterator[bytes], taken: int, seed:
     wrong += list(iterator) != [record(index) for index in range(taken, RECORDS)]
     with ThreadPoolExecutor(READERS) as pool:
         wrong += sum(pool.map(lambda number: wrong_reads(records, seed + number), range(READERS)))
+    wrong += records[MANY] != [record(index) for index in MANY]
     with anyrecord.open(records.paths) as own:
         return wrong + wrong_reads(own, seed)
 
@@ -86,17 +89,20 @@ def threads_reading(records: Records) -> Iterator[list[str]]:
 def fork_often(variant: Variant, io: Io, times: int, folder: Path) -> list[str]:
     """Runs in a child. Forks while threads read."""
     warnings.simplefilter("ignore")
-    records = anyrecord.open(write(folder / f"data{variant.suffix}", variant, range(RECORDS)), io=io)
+    path = write(folder / f"data{variant.suffix}", variant, range(RECORDS))
+    # Parent and children decode in several threads. Each process must start its own.
+    records = anyrecord.open(path, io=io, threads=3)
     with threads_reading(records) as wrong:
         for number in range(times):
             iterator, taken = iter(records), number % RECORDS
             for _ in range(taken):
                 next(iterator)
             try:
-                bad = in_child(lambda: read_in_child(records, iterator, taken, number))  # noqa: B023 (called at once)
+                bad = in_child(lambda: read_in_child(records, iterator, taken, number), 0.5)  # noqa: B023 (called at once)
                 wrong += [f"fork {number}: {bad} reads were wrong"] if bad else []
             except Died as died:
                 wrong.append(f"fork {number}: the child {died}")
+                break
     return wrong
 
 
@@ -137,7 +143,7 @@ WORK = {
     "buffers": "[bytes(records.buffer(i)) for i in range(0, 120, 3)]",
     "opening": "anyrecord.open(path)[7]",
     "verification": "anyrecord.verify(path)",
-    "writing": "written(name(), records[:40])",
+    "writing": "written(name(), records)",
     "conversion": "anyrecord.convert(path, name(), overwrite=True, durable=False)",
     "conversion to shards": "anyrecord.convert(path, 'set' + name(), overwrite=True, durable=False, shards=3)",
 }
@@ -209,7 +215,14 @@ def half_written(folder: Path) -> list[str]:
     `anyrecord.recover` removes it.
     """
     names = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.name != "said"]
-    return [f"left a damaged {path.name}: {report}" for path in names if not (report := anyrecord.verify(path))]
+    wrong = []
+    for path in names:
+        if not (report := anyrecord.verify(path)):
+            wrong.append(f"left a damaged {path.name}: {report}")
+        # Each is a copy of all records. A set of shards may be incomplete until `recover` finishes it.
+        elif "-of-" not in path.name and (count := len(anyrecord.open(path))) != RECORDS:
+            wrong.append(f"left {path.name} with {count} of {RECORDS} records")
+    return wrong
 
 
 def run(short: bool) -> list[Figure]:

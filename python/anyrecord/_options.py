@@ -48,7 +48,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """The checked keywords of `open`. The core reads the attributes by name."""
+    """The checked keywords of `open`. The core reads the attributes by name.
+
+    None of them is a property: that would be Python code, which the core must not call while the interpreter exits.
+    """
 
     format: str | None
     checksums: bool
@@ -63,11 +66,8 @@ class OpenOptions:
     on_error: OnError = "raise"
     max_errors: int | None = None
     storage: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def reads_on(self) -> bool:
-        """Whether damaged records are not errors."""
-        return self.on_error != "raise"
+    reads_on: bool = False
+    """Whether damaged records are not errors."""
 
 
 def open_options(
@@ -117,6 +117,7 @@ def open_options(
         on_error=on_error,
         max_errors=max_errors,
         storage=storage_options(storage),
+        reads_on=on_error != "raise",
     )
 
 

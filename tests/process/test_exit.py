@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from anyrecord._options import OpenOptions
+from anyrecord._salvage import Saving
+from anyrecord._writer import Creating
 from children import LIMIT_SECONDS, python
 
 # What each daemon thread does, for ever. `step()` tells that it was done once more.
@@ -199,3 +202,9 @@ def test_open_writers_leave_no_temporary_file_where_warnings_are_errors(tmp_path
     )
     assert "still open at the end of the program" in ran.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("options", [OpenOptions, Saving, Creating])
+def test_options_that_the_core_reads_are_no_python_code(options: type) -> None:
+    """If the interpreter exits while the core calls Python code without a precaution, the process is aborted."""
+    assert [name for name, value in vars(options).items() if isinstance(value, property)] == []

@@ -8,8 +8,9 @@
 //! - `verify` changes one byte and verifies the file: it is reported.
 //! - `cut` cuts the file and opens it: an error, or the cut is exactly between two chunks of a format without an end.
 //!
-//! Each byte has each of its bits flipped, and is set to 0xFF. With `some`, only the bytes of structure and some of the
-//! others are changed in files of more than 4 KiB. `checks/flips.py` and `checks/cuts.py` run this and read its lines:
+//! Each byte has each of its bits flipped, and is set to 0xFF. In files of more than 64 KiB, bytes that are only content have
+//! one of their bits flipped. With `some`, only the bytes of structure and some of the others are changed in files of more
+//! than 4 KiB. `checks/flips.py` and `checks/cuts.py` run this and read its lines:
 //!
 //! ```text
 //! tried FILE COUNT      changes that were tried
@@ -131,7 +132,7 @@ fn wholes(file: &str, mode: Mode, is_all: bool) -> Vec<Whole> {
 }
 
 fn read(whole: &Whole, piece: Range<u64>, is_all: bool) -> Counts {
-    let (mut counts, mut check) = (Counts::default(), ReadCheck::new(whole));
+    let (mut counts, mut check) = (Counts::default(), ReadCheck::new(whole, is_all));
     for (at, byte) in places::changes(whole, piece, is_all) {
         counts.tried += 1;
         match catch_unwind(AssertUnwindSafe(|| check.violation(at, byte))) {
@@ -139,7 +140,7 @@ fn read(whole: &Whole, piece: Range<u64>, is_all: bool) -> Counts {
             Ok(Some(text)) => counts.violation(whole, format_args!("byte {at} = {byte:#04x}: {text}")),
             Err(panic) => {
                 counts.violation(whole, format_args!("byte {at} = {byte:#04x}: panic: {}", message(&*panic)));
-                check = ReadCheck::new(whole);
+                check = ReadCheck::new(whole, is_all);
             }
         }
     }

@@ -14,6 +14,8 @@ const TRAILER: u64 = 4;
 /// The size of a Riegeli block, which begins with a header of 24 bytes.
 const BLOCK: u64 = 1 << 16;
 const BLOCK_HEADER: u64 = 24;
+/// In files of more bytes, one bit of each byte of content is changed. Of structure, always all.
+const LARGE: usize = 64 << 10;
 /// Of the other bytes, a short check takes every so many. Primes, so that all kinds have their turn.
 const STRIDE: u64 = 211;
 const PADDING_STRIDE: u64 = 4099;
@@ -21,11 +23,14 @@ const PADDING_STRIDE: u64 = 4099;
 /// Each byte of a part of a file with each value that it is changed to.
 pub fn changes(whole: &Whole, part: Range<u64>, is_all: bool) -> Vec<(u64, u8)> {
     let padding = is_padding(&whole.bytes);
-    let structure = if is_all || whole.is_small() { None } else { Some(is_structure(whole)) };
+    let is_large = whole.bytes.len() > LARGE;
+    let needs_structure = if is_all { is_large } else { !whole.is_small() };
+    let structure = needs_structure.then(|| is_structure(whole));
     let mut changes = Vec::new();
     for at in part {
         let byte = whole.bytes[at as usize];
         let is_taken = match &structure {
+            _ if is_all => true,
             None => true,
             Some(_) if padding[at as usize] => at.is_multiple_of(PADDING_STRIDE),
             Some(structure) => structure[at as usize] || at.is_multiple_of(STRIDE),
@@ -33,7 +38,8 @@ pub fn changes(whole: &Whole, part: Range<u64>, is_all: bool) -> Vec<(u64, u8)> 
         if !is_taken {
             continue;
         }
-        if padding[at as usize] {
+        let is_content = is_all && structure.as_ref().is_some_and(|structure| !structure[at as usize]);
+        if padding[at as usize] || is_content {
             changes.push((at, byte ^ 1 << (at % 8)));
             continue;
         }

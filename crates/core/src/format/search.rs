@@ -85,3 +85,6 @@ impl<'a> Search<'a> {
         left.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests;
