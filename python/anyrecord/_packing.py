@@ -52,7 +52,7 @@ def pack(
     - `durable=False` does not wait until the data is on disk.
     - `progress(done, total)` is called with bytes after each file, and once at the end.
     """
-    folder, name = os.fspath(source), target_path(target)
+    folder, name = target_path(source), target_path(target)
     _refuse_inside(folder, name)
     if _core.format_of_suffix(name) not in (None, "ffrecord"):
         raise ValueError(f"{name!r} has the suffix of another format, but a packed folder is FFRecord; use .ffr")

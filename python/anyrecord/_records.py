@@ -20,6 +20,7 @@ from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord._options import Limits, OnError, OpenOptions, mark_worker_process, open_options
 from anyrecord._paths import expand
 from anyrecord._publishing import retry_until_consistent
+from anyrecord._stores import Storage
 from anyrecord.errors import ClosedError, FormatError
 
 __all__ = ["Location", "Records", "Skipped", "open"]
@@ -66,7 +67,7 @@ def open(
     expected_records: SupportsIndex | None = None,
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
 ) -> Records:
     """Opens record files as one sequence of records.
 
@@ -156,7 +157,7 @@ def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
     if isinstance(source, str | os.PathLike) or not hasattr(source, "read"):
         paths = list(source) if isinstance(source, Iterator) else source
         return retry_until_consistent(
-            lambda: expand(paths),
+            lambda: expand(paths, options),
             lambda files: _core.open_paths([(file.path, file.start, file.stop) for file in files], options),
         )
     return _core.open_object(source, options)
