@@ -111,7 +111,8 @@ def convert(
       before the files are published.
     - `progress(done, total)` is called from time to time. It counts bytes of the source files; for open records it
       counts records.
-    - `source_format`, `limits`: the `format` and `limits` of `open`, for sources given by path.
+    - `source_format`, `limits`, `storage`: the `format`, `limits` and `storage` of `open`, for sources given by path.
+      Sources can be URLs. The target is always a local path.
     - `on_error`, `max_errors`: what happens to damaged records, as for `open`, for sources given by path. Records are
       then read one by one, and no chunk is copied as it is. `shards` are balanced before records are left out.
 

@@ -105,7 +105,7 @@ def info(
 ) -> Info:
     """Returns the format, sizes and counts of record files. It reads only their tables.
 
-    `source` is anything that `open` takes.
+    `source` is anything that `open` takes, and `storage` is that of `open`.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -230,9 +230,9 @@ def verify(
     >>> print(report)
     doc.ffr: ffrecord, 3 records, 59 bytes, all accounted for
 
-    `source` is anything that `open` takes. Damage does not raise an exception; it is in the report. An exception means
-    that a file could not be read, or that its format is not known. `progress(done, total)` is called with bytes, from
-    time to time and at the end of each file.
+    `source` is anything that `open` takes, and `storage` is that of `open`. Damage does not raise an exception; it is
+    in the report. An exception means that a file could not be read, or that its format is not known.
+    `progress(done, total)` is called with bytes, from time to time and at the end of each file.
     """
     options = open_options(format=format, limits=limits, storage=storage)
     step = None if progress is None else Progress(progress)

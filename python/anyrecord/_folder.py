@@ -48,7 +48,7 @@ class Folder(Mapping[str, bytes]):
 
     `path` is a file that `anyrecord.pack` or FFRecord's own `pack_folder` wrote. Its listing is read as data and never
     unpickled. A listing that holds anything but names and record numbers raises `FormatError`. `checksums=False` reads
-    without checking hashes.
+    without checking hashes. The path can be a URL; `storage` is that of `open`.
 
     Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a`, `a` and `a/b`. A path that begins
     with `/` or contains `..` is never found. You can use a `Folder` from many threads and in forked children, and you

@@ -144,6 +144,7 @@ def salvage(
     - `threads`: how many threads decode, and how many encode. By default all cores are used.
     - `progress(done, total)` is called from time to time. It counts bytes of the sources.
     - `limits`: the limits of `open`. What is over a limit is skipped.
+    - `storage`: the `storage` of `open`. The source can be a URL. The target is always a local path.
 
     One damaged byte costs at most one chunk. For FFRecord and TFRecord it costs at most one record, but from a TFRecord
     file that is compressed as a whole, only what comes before the damage can be read. Memory use does not grow with the

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from anyrecord._locations import StrPath, scheme_of, shown, text_of
@@ -59,7 +60,7 @@ def resolve(storage: Storage | None) -> Stores:
     """Finds out what was passed as `storage=`.
 
     >>> resolve({"region": "eu-west-1", "allow_http": True, "max_requests": 8}).options
-    (('region', 'eu-west-1'), ('allow_http', 'true'), ('max_requests', '8'))
+    (('allow_http', 'true'), ('max_requests', '8'), ('region', 'eu-west-1'))
     """
     if storage is None:
         return Stores()
@@ -85,7 +86,9 @@ def resolve(storage: Storage | None) -> Stores:
 
 
 def _pairs(options: Mapping[str, Any]) -> Pairs:
-    return tuple((str(name), _option_text(name, value)) for name, value in options.items() if value is not None)
+    # Sorted, so that equal options are equal: obstore gives them in any order.
+    given = ((str(name), _option_text(name, value)) for name, value in options.items() if value is not None)
+    return tuple(sorted(given))
 
 
 def _option_text(name: object, value: object) -> str:
@@ -139,6 +142,8 @@ class StoreFiles:
     def __init__(self, store: Any) -> None:
         self._store = store
         self._objects: dict[str, _Known] = {}
+        self.calls = self.bytes_read = 0
+        self.waited_seconds = 0.0
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StoreFiles) and (self._store is other._store or bool(self._store == other._store))
@@ -175,12 +180,17 @@ class StoreFiles:
 
     def read(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """The bytes of many ranges, `(begin, end)` each. An object that was replaced is an error."""
-        starts, ends = [begin for begin, _ in ranges], [end for _, end in ranges]
-        pieces: Sequence[Buffer] = self._call(path, lambda: self._pieces(path, starts, ends))
+        wanted = [(begin, end) for begin, end in ranges if begin < end]  # stores refuse empty ranges
+        if not wanted:
+            return [b""] * len(ranges)
+        starts, ends = [begin for begin, _ in wanted], [end for _, end in wanted]
+        found: Iterator[Buffer] = iter(self._call(path, lambda: self._pieces(path, starts, ends)))
+        pieces = [next(found, b"") if begin < end else b"" for begin, end in ranges]
         self.check(path)
         lengths = [memoryview(piece).nbytes for piece in pieces]
         if lengths != [end - begin for begin, end in ranges]:
             raise OSError(errno.EIO, "the store returned fewer or other bytes than were asked for", path)
+        self.bytes_read += sum(lengths)
         return pieces
 
     def check(self, path: str) -> None:
@@ -205,6 +215,8 @@ class StoreFiles:
 
     def _call(self, path: str, act: Callable[[], Any]) -> Any:
         """Calls the store. Its own kinds of errors become OSError."""
+        self.calls += 1
+        begun = monotonic()
         try:
             return act()
         except FileNotFoundError as error:
@@ -216,6 +228,8 @@ class StoreFiles:
         except Exception as error:
             text = f"the {type(self._store).__name__} failed: {str(error).partition(chr(10))[0]}"
             raise OSError(errno.EIO, text, path) from error
+        finally:
+            self.waited_seconds += monotonic() - begun
 
 
 class ObstoreFiles(StoreFiles):

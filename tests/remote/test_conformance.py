@@ -1,3 +1,4 @@
+# ruff: noqa: F401
 """Records of objects are what records of files are: the conformance suite, on every place."""
 
 from __future__ import annotations
