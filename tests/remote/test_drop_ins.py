@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 
 import anyrecord
@@ -25,9 +26,12 @@ def file_of(format: str, records: list[bytes] = RECORDS) -> bytes:
     return out.getvalue()
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
-    """A server whose keys are in the environment: the originals have no argument for them."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[Played]:
+    """A server whose keys are in the environment: the originals have no argument for them.
+
+    There is one, because a process remembers the stores that it has made from the environment.
+    """
     objects = {
         "a.array_record": file_of("array_record"),
         "b.array_record": file_of("array_record", RECORDS[:10]),
@@ -36,9 +40,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         "a.recordio": file_of("recordio"),
         "b.recordio": file_of("recordio", RECORDS[:10]),
     }
-    with Played(objects) as server:
+    with Played(objects) as server, pytest.MonkeyPatch.context() as environment:
         for name, value in server.storage.items():
-            monkeypatch.setenv(name.upper(), value)
+            environment.setenv(name.upper(), value)
         yield server
 
 
@@ -101,12 +105,9 @@ def test_ffrecord_reader(server: Played) -> None:
 
 
 def test_ffrecord_packed_folder(server: Played) -> None:
-    with open("one.txt", "w") as file:
-        file.write("text")
-    import os
-
     os.makedirs("folder")
-    os.rename("one.txt", "folder/one.txt")
+    with open("folder/one.txt", "w") as file:
+        file.write("text")
     anyrecord.pack("folder", "packed.ffr")
     with open("packed.ffr", "rb") as file:
         server.put("packed.ffr", file.read())
