@@ -93,7 +93,8 @@ def stored(request: pytest.FixtureRequest, filled: Place) -> Stored:
     """The records in each place, in each format, in one object and in several."""
     case, storage = request.param
     if storage == "one":
-        files, counts = [f"{case}/one{case.suffix}"], (len(RECORDS),)
+        files = [f"{case}/one{case.suffix}"]
+        counts: tuple[int, ...] = (len(RECORDS),)
     else:
         files = [f"{case}/part-{i}{case.suffix}" for i in range(len(CUTS) - 1)]
         counts = tuple(CUTS[i + 1] - CUTS[i] for i in range(len(CUTS) - 1))

@@ -81,7 +81,7 @@ class InStore(OnServer):
     def path(self, key: str) -> str:
         return key
 
-    def shown(self, key: str) -> str:  # type: ignore[override]  # `shown` of the class above is an alias
+    def shown(self, key: str) -> str:
         return self.server.url(key) if self.is_taken_apart else key
 
 

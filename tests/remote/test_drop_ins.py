@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import anyrecord
 import numpy as np
@@ -89,7 +90,9 @@ def test_max_parallelism_bounds_the_requests_and_the_buffer_the_bytes(server: Pl
 
 
 def test_ffrecord_reader(server: Played) -> None:
-    for source in (server.url("data/a.ffr"), server.url("data"), [server.url("data/a.ffr"), server.url("data/b.ffr")]):
+    both = [server.url("data/a.ffr"), server.url("data/b.ffr")]
+    sources: list[Any] = [both[0], server.url("data"), both]
+    for source in sources:
         with FileReader(source) as reader:
             assert reader.read_one(3).tobytes() == RECORDS[3]
             assert [sample.tobytes() for sample in reader.read([5, 1])] == [RECORDS[5], RECORDS[1]]

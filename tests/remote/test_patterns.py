@@ -132,8 +132,13 @@ def test_a_path_object_is_one_object_or_folder_and_never_a_pattern() -> None:
             anyrecord.open(UrlPath(server.url("a/*.ffr")), storage=server.storage)
 
 
+@pytest.mark.framework
 def test_the_path_class_of_etils_is_a_path() -> None:
-    epath = pytest.importorskip("etils.epath")
+    from etils import epath
+
+    with Played({"a.ffr": ffrecord(b"1")}) as server:
+        path = epath.Path(server.url("a.ffr"))
+        assert list(anyrecord.open(path, storage=server.storage)) == [b"1"]
     with pytest.raises(ValueError, match=r"writing to gs:// is not supported yet"):
         anyrecord.create(epath.Path("gs://bucket/a.ffr"))
 

@@ -33,7 +33,7 @@ def file_of(format: str = "ffrecord") -> bytes:
 
 # Objects are taken apart
 
-S3_OPTIONS: dict[str, Any] = {"region": "r", "access_key_id": "a", "secret_access_key": "s", "endpoint": "http://h"}
+S3_OPTIONS: Any = {"region": "r", "access_key_id": "a", "secret_access_key": "s", "endpoint": "http://h"}
 APART: dict[str, tuple[Any, str, dict[str, str]]] = {
     "s3": (S3Store("b", config=S3_OPTIONS), "s3://b/", S3_OPTIONS),
     "prefix": (S3Store("b", prefix="/a/b/", config=S3_OPTIONS), "s3://b/a/b/", S3_OPTIONS),

@@ -184,6 +184,8 @@ class Played(Server):
         server = await asyncio.start_server(self._begin, sock=self._listener, limit=HEAD_BYTES)
         await self._stop.wait()
         server.close()
+        for _ in range(5):  # a connection that is just being accepted becomes a task in some steps of the loop
+            await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
