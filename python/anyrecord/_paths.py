@@ -35,7 +35,7 @@ from anyrecord._shard_names import (
     shard_name,
     shard_sets,
 )
-from anyrecord._trees import LOCAL, Entry, ObjectTree, StoreTree, Tree, UrlTree, is_web
+from anyrecord._trees import LOCAL, Entry, ObjectTree, StoreTree, Tree, UrlTree
 
 if TYPE_CHECKING:
     from anyrecord._options import OpenOptions
@@ -118,10 +118,9 @@ def _not_a_path(found: object) -> TypeError:
 
 
 def _expand_one(path: StrPath, options: OpenOptions | None) -> list[FileRange]:
-    _text(path)
-    is_pattern = isinstance(path, str)
-    if options is not None and options.store is not None:
-        return _find_objects(options.store.path(text_of(path)), StoreTree(options.store), is_pattern)
+    given, is_pattern = _text(path), isinstance(path, str)
+    if options is not None and options.store is not None:  # it may have schemes that we do not have
+        return _find_objects(options.store.path(given), StoreTree(options.store), is_pattern)
     text = text_of(path) if options is None or options.root is None else options.root.path(path)
     if scheme_of(text) is not None:
         return _find_objects(text, UrlTree(() if options is None else options.storage), is_pattern)
@@ -147,7 +146,7 @@ def _find_objects(path: str, tree: ObjectTree, is_pattern: bool) -> list[FileRan
         if tree.has_magic(path) or _NUMBERED.fullmatch(name):
             return _whole(_matching(path, tree), tree)
     # Only a request can tell a folder from an object without a suffix. Most web servers have no folders.
-    if not record_suffix(name) and not is_web(path) and tree.is_folder(path):
+    if not record_suffix(name) and tree.has_folders(path) and tree.is_folder(path):
         return _whole(_folder(path, tree), tree)
     return [FileRange(path, is_local=False)]
 

@@ -22,7 +22,7 @@ from anyrecord._publishing import refuse_unfinished, refuse_unfinished_file, ref
 if TYPE_CHECKING:
     from anyrecord._stores import StoreFiles
 
-__all__ = ["LOCAL", "Entry", "Found", "LocalTree", "ObjectTree", "StoreTree", "Tree", "UrlTree", "is_web"]
+__all__ = ["LOCAL", "Entry", "Found", "LocalTree", "ObjectTree", "StoreTree", "Tree", "UrlTree"]
 
 _MAGIC = re.compile(r"[*?[]")
 
@@ -153,6 +153,10 @@ class ObjectTree:
     def entries(self, folder: str) -> Iterator[Entry]:
         yield from self._below(folder, deep=False)[0]
 
+    def has_folders(self, path: str) -> bool:
+        """Whether a name without a slash at its end can be a folder."""
+        return True
+
     def is_folder(self, path: str) -> bool:
         """Whether there are objects in a folder of that name. It takes a request."""
         files, folders = self._below(path, deep=False)
@@ -208,17 +212,20 @@ class UrlTree(ObjectTree):
         if scheme.lower() == "memory":
             return "memory://", rest.lstrip("/")
         host, _, name = rest.partition("/")
-        if is_web(path):
+        if _is_web(path):
             from urllib.parse import unquote  # imported here because few programs need it
 
             name = unquote(name.partition("?")[0].partition("#")[0])
         return f"{scheme.lower()}://{host}/", name
 
+    def has_folders(self, path: str) -> bool:
+        return not _is_web(path)
+
     def listed(self, folder: str, deep: bool) -> tuple[list[tuple[str, int]], list[str]]:
         try:
             return _core.list_objects(folder, deep, self._options)
         except OSError as error:
-            if not is_web(folder) or isinstance(error, PermissionError) or "answered" not in str(error):
+            if not _is_web(folder) or isinstance(error, PermissionError) or "answered" not in str(error):
                 raise
             text = f"the web server cannot list files ({error.strerror or error}); pass the URL of each file"
             raise OSError(error.errno or errno.EIO, text, shown(folder)) from None
@@ -240,7 +247,7 @@ class StoreTree(ObjectTree):
         return [], []
 
 
-def is_web(path: str) -> bool:
+def _is_web(path: str) -> bool:
     """Whether a path is the URL of a web server, which has a query and may not list its files."""
     return scheme_of(path) in ("http", "https")
 

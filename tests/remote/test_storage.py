@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import zipfile
 from datetime import timedelta
 from typing import Any
 
@@ -213,3 +214,22 @@ def test_concatenated_records_of_one_store_are_read_and_pickled() -> None:
         both = anyrecord.concat(parts)
         assert pickle.loads(pickle.dumps(both))[len(RECORDS) + 1] == RECORDS[1]
         assert len(anyrecord.mix(parts, [1, 1])) > 0
+
+
+def test_a_file_system_has_schemes_of_its_own() -> None:
+    fs, path = memory_files()
+    records = anyrecord.open(f"memory:/{path}", storage=fs)
+    assert records.paths == [path]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("data/a.ffr", file_of())
+    packed = fsspec.filesystem("zip", fo=archive)
+    for source in ("zip://data/a.ffr", "data/a.ffr", "data/*.ffr", "data"):
+        assert anyrecord.open(source, storage=packed)[8] == RECORDS[8]
+
+
+def test_what_reads_only_local_folders_says_so() -> None:
+    with pytest.raises(ValueError, match="only a local folder can be packed"):
+        anyrecord.pack("s3://bucket/folder", "out.ffr")
+    with pytest.raises(ValueError, match="writing to s3:// is not supported yet"):
+        anyrecord.build_index("s3://bucket/a.tfrecord")
