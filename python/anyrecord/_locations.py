@@ -28,6 +28,9 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # `pathlib` turns "gs://bucket/x" into "gs:/bucket/x", or into "gs:\bucket\x" on Windows.
 _MANGLED_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):[/\\]+")
 
+_BUCKETS = frozenset({"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory", "file"})
+"""The schemes whose URLs have no query: a question mark is part of a name, or of a pattern."""
+
 
 def scheme_of(text: str) -> str | None:
     """The scheme of a URL, in lower case. None for a local path. ValueError for a scheme that we do not have.
@@ -35,7 +38,7 @@ def scheme_of(text: str) -> str | None:
     >>> scheme_of("S3://bucket/train.ffr"), scheme_of("data/train.ffr"), scheme_of("C:/data/train.ffr")
     ('s3', None, None)
     """
-    return _core.check_url(text) if _URL.match(text) else None
+    return _core.check_url(shown(text)) if _URL.match(text) else None
 
 
 def text_of(path: StrPath) -> str:
@@ -78,12 +81,12 @@ def shown(text: str) -> str:
     if match is None:
         return text
     rest = text[match.end() :]
-    if match[1].lower() in ("http", "https"):
+    is_bucket = match[1].lower() in _BUCKETS
+    if not is_bucket:
         rest = rest.partition("?")[0].partition("#")[0]
     host, slash, path = rest.partition("/")
     # In abfss://container@account.dfs.core.windows.net, the name before the @ is no secret. A password has a colon.
-    user = host.rpartition("@")[0]
-    if ":" in user or match[1].lower() in ("http", "https"):
+    if not is_bucket or ":" in host.rpartition("@")[0]:
         host = host.rpartition("@")[2]
     return f"{match[0]}{host}{slash}{path}"
 

@@ -141,6 +141,9 @@ pub fn open_bytes(
     open_storage(py, Arc::new(Memory::new(name, bytes)), options)
 }
 
+/// An entry of [`Source::files`].
+type NamedFile = (OsString, u64, u64, String, Option<OsString>);
+
 /// An entry of [`Source::files`], as a pickle stores it.
 type SavedFile = (PathBuf, u64, u64, String);
 
@@ -222,7 +225,7 @@ impl Source {
     }
 
     /// `(path or name, first record, records, format, absolute path)` of each file. The last is None if it has no path.
-    fn files(&self, py: Python<'_>) -> PyResult<Vec<(OsString, u64, u64, String, Option<OsString>)>> {
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<NamedFile>> {
         // The names in a store are paths: together with the options, they can be opened again.
         let is_stored = !self.options.getattr(py, "store")?.is_none(py);
         let named = |s: &Shard| s.path().map_or_else(|| s.name().into(), |path| path.into());

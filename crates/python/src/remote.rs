@@ -66,6 +66,9 @@ pub fn object_sizes(py: Python<'_>, urls: Vec<String>, storage: Vec<(String, Str
     Ok(gil::detach(py, || with_cx(&limits, ask)).map_err(Failure)?)
 }
 
+/// A URL, and the size of its object.
+type ObjectSize = (String, u64);
+
 /// What is under a URL: `(URL, size)` of each object, and the URL of each folder. `deep`: objects of all folders below.
 #[pyfunction]
 pub fn list_objects(
@@ -73,7 +76,7 @@ pub fn list_objects(
     url: &str,
     deep: bool,
     storage: Vec<(String, String)>,
-) -> PyResult<(Vec<(String, u64)>, Vec<String>)> {
+) -> PyResult<(Vec<ObjectSize>, Vec<String>)> {
     let url = RemoteUrl::parse(url).map_err(Failure)?;
     let (storage, limits) = (StorageOptions::new(storage).map_err(Failure)?, Limits::default());
     let listed = gil::detach(py, || {

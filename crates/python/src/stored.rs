@@ -6,12 +6,12 @@ use crate::errors::external;
 use crate::gil::{self, Kept};
 use anyrecord::Cx;
 use anyrecord::error::{Error, Result};
-use anyrecord::storage::{Distance, ReadOp, Storage};
+use anyrecord::storage::{Distance, LOCAL, ReadOp, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
 /// How far apart reads should be: a request costs as much time as many bytes.
-const DISTANCE: Distance = Distance { near: 1 << 20, largest: 16 << 20, ahead: 0 };
+const DISTANCE: Distance = Distance { near: 1 << 20, largest: 16 << 20, ..LOCAL };
 
 /// An object that is read by Python code.
 pub struct StoredFile {
@@ -23,8 +23,7 @@ pub struct StoredFile {
 impl StoredFile {
     /// Asks for the size of an object, unless `files` knows it already.
     pub fn open(files: &Py<PyAny>, path: String) -> PyResult<Self> {
-        let open =
-            |py: Python<'_>| files.call_method1(py, "size", (&path,))?.extract(py).map_err(PyErr::from);
+        let open = |py: Python<'_>| files.call_method1(py, "size", (&path,))?.extract(py);
         let size = gil::call_here(open)?;
         let files = gil::call_here(|py| files.clone_ref(py));
         Ok(StoredFile { files: Kept::new(files), path, size })
