@@ -44,6 +44,7 @@ PUBLIC = [
     "Report",
     "Salvaged",
     "Skipped",
+    "Stats",
     "Temporary",
     "TruncatedError",
     "Writer",

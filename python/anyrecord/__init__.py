@@ -28,6 +28,7 @@ from anyrecord._packing import pack
 from anyrecord._records import Location, Records, Skipped, open
 from anyrecord._recover import Recovered, recover
 from anyrecord._salvage import Salvaged, salvage
+from anyrecord._stats import Stats
 from anyrecord._temporaries import Temporary
 from anyrecord._writer import Writer, create
 from anyrecord.errors import (
@@ -66,6 +67,7 @@ __all__ = [
     "Report",
     "Salvaged",
     "Skipped",
+    "Stats",
     "Temporary",
     "TruncatedError",
     "Writer",

@@ -106,7 +106,8 @@ def _same_kind(sources: list[Any], verb: str) -> tuple[list[Records], tuple[Any,
     if any(mapped != functions[0] for mapped in functions):
         raise ValueError(f"the sources are mapped with different functions; {verb} the records first, then call map")
     records = [source._records if isinstance(source, MappedRecords) else source for source in sources]
-    options = [replace(part._source.options, format=None) for part in records]
+    # The files are known already, so it does not matter where their paths began.
+    options = [replace(part._source.options, format=None, root=None) for part in records]
     if any(other != options[0] for other in options):
         raise ValueError(f"the sources were opened with different options; open all of them with the same to {verb}")
     return records, functions[0]

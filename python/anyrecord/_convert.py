@@ -13,10 +13,11 @@ from anyrecord._copying import Target, cores, is_folder_target, plan, publish
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OnError, OpenOptions, open_options
-from anyrecord._paths import FileRange, expand
+from anyrecord._paths import FileRange, expand, size_of, with_sizes
 from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Records, Skipped
+from anyrecord._stores import Storage
 from anyrecord._targets import target_path
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import (
@@ -72,6 +73,7 @@ def convert(
     limits: Limits | None = None,
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
+    storage: Storage | None = None,
     **options: Unpack[FormatOptions],
 ) -> Converted:
     """Writes the records of `sources` to `target`, in their order.
@@ -109,7 +111,8 @@ def convert(
       before the files are published.
     - `progress(done, total)` is called from time to time. It counts bytes of the source files; for open records it
       counts records.
-    - `source_format`, `limits`: the `format` and `limits` of `open`, for sources given by path.
+    - `source_format`, `limits`, `storage`: the `format`, `limits` and `storage` of `open`, for sources given by path.
+      Sources can be URLs. The target is always a local path.
     - `on_error`, `max_errors`: what happens to damaged records, as for `open`, for sources given by path. Records are
       then read one by one, and no chunk is copied as it is. `shards` are balanced before records are left out.
 
@@ -123,19 +126,19 @@ def convert(
     """
     refuse_unknown_options("convert", options)
     view = sources if isinstance(sources, Records | MappedRecords) else None
-    given = (source_format, limits, None if on_error == "raise" else on_error, max_errors)
+    given = (source_format, limits, None if on_error == "raise" else on_error, max_errors, storage)
     if view is not None and any(value is not None for value in given):
         raise ValueError(
-            "source_format=, limits=, on_error= and max_errors= are for paths; these records are already open: "
-            "pass them to open()"
+            "source_format=, limits=, on_error=, max_errors= and storage= are for paths; "
+            "these records are already open: pass them to open()"
         )
-    files = expand(sources) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
-    unchanged = Unchanged([file.path for file in files] if view is None else [])
     reading = (
-        open_options(format=source_format, limits=limits, on_error=on_error, max_errors=max_errors)
+        open_options(format=source_format, limits=limits, on_error=on_error, max_errors=max_errors, storage=storage)
         if view is None
         else _pouring.options_of(view)
     )
+    files = expand(sources, reading) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
+    unchanged = Unchanged(files if view is None else [])
     name = target_path(target)
     for what, function in (("map", map), ("progress", progress)):
         if function is not None and not callable(function):
@@ -163,8 +166,9 @@ def convert(
         progress=progress,
         total=0 if view is None else len(view),
     )
+    files = with_sizes(files, reading)
     targets = plan(files, name, job.creating, job.options, into_folder=into_folder)
-    leftovers = Leftovers([target.path for target in targets], [file.path for file in files])
+    leftovers = Leftovers([target.path for target in targets], [file.path for file in files if file.is_local])
     converted = _convert(targets, job, unchanged)
     leftovers.remove()
     return converted
@@ -191,7 +195,7 @@ def _convert(targets: list[Target], job: _Job, unchanged: Unchanged) -> Converte
     try:
         with unchanged:
             if job.view is None:
-                job = replace(job, total=sum(os.path.getsize(file.path) for target in targets for file in target.files))
+                job = replace(job, total=sum(size_of(file) for target in targets for file in target.files))
             report = Progress(job.progress, job.total)
             if job.view is None and job.reading.reads_on:
                 # One source for all files: their damage counts together, and neighbours are those of `open`.
@@ -199,7 +203,7 @@ def _convert(targets: list[Target], job: _Job, unchanged: Unchanged) -> Converte
                 opened = Records(_core.open_paths(inputs, job.reading))
             for target, part in zip(targets, _parts(targets, opened, job.view), strict=True):
                 written.append(_write(target, job, before, part, written[-1] if written else None))
-                before += sum(os.path.getsize(file.path) for file in target.files) if job.view is None else job.total
+                before += sum(size_of(file) for file in target.files) if job.view is None else job.total
                 if before < job.total:
                     report(before)
             report(job.total)
@@ -258,7 +262,7 @@ def _write(target: Target, job: _Job, before: int, view: View | None, last: Writ
     writer = new_writer(target.path, creating, job.options)
     writer._advice = "wait for convert to return before the program ends"
     try:
-        total = sum(os.path.getsize(file.path) for file in target.files) if job.view is None else job.total
+        total = sum(size_of(file) for file in target.files) if job.view is None else job.total
         if view is None:
             _core.pour(writer, inputs, job.reading, split, job.map, step, total)
         else:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anyrecord import _core
-from anyrecord._paths import FileRange, existing_shards, renamed
+from anyrecord._locations import file_name, shown
+from anyrecord._paths import FileRange
+from anyrecord._shard_names import existing_shards, renamed
 from anyrecord._targets import is_folder_name, refuse_interrupted, refuse_unwritable
 from anyrecord._writer import Creating, Writer, warn_of_leftovers
 
@@ -73,12 +75,11 @@ def _one_to_one(files: list[FileRange], folder: str, creating: Creating, options
     suffix = _suffix(creating.format, options)
     targets: dict[str, FileRange] = {}
     for file in files:
-        path = os.path.join(folder, renamed(os.path.basename(file.path), suffix))
+        path = os.path.join(folder, renamed(file_name(file.path), suffix))
         other = targets.setdefault(path, file)
         if other is not file:
-            raise ValueError(
-                f"{other.path!r} and {file.path!r} would both become {path!r}; write one of them to another folder"
-            )
+            both = f"{shown(other.path)!r} and {shown(file.path)!r}"
+            raise ValueError(f"{both} would both become {path!r}; write one of them to another folder")
     return [Target(path, [file]) for path, file in targets.items()]
 
 
@@ -93,7 +94,7 @@ def _suffix(format: str, options: dict[str, object]) -> str:
 
 def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating, keep_sources: bool) -> None:
     """Raises if a file would be overwritten without permission, or a source replaced by another file's copy."""
-    sources = {_identity(file.path): file.path for file in files}
+    sources = {_identity(file.path): file.path for file in files if file.is_local}
     if creating.sharding[0] != "one":
         replaced = existing_shards(targets[0])
         if replaced and not creating.overwrite:

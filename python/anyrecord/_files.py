@@ -21,10 +21,12 @@ from typing import Any
 
 from anyrecord import _core
 from anyrecord._calls import Progress
+from anyrecord._locations import same_file, shown
 from anyrecord._options import Limits, OpenOptions, open_options
-from anyrecord._paths import FileRange, expand
+from anyrecord._paths import FileRange, expand, size_of, with_sizes
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Openable, open
+from anyrecord._stores import Storage
 from anyrecord.errors import RecordError
 
 __all__ = ["FileInfo", "Info", "Report", "info", "verify"]
@@ -98,10 +100,12 @@ def _ratio(decoded_bytes: int | None, file_bytes: int) -> float | None:
     return None if decoded_bytes is None or file_bytes == 0 else decoded_bytes / file_bytes
 
 
-def info(source: Openable, *, format: str | None = None, limits: Limits | None = None) -> Info:
+def info(
+    source: Openable, *, format: str | None = None, limits: Limits | None = None, storage: Storage | None = None
+) -> Info:
     """Returns the format, sizes and counts of record files. It reads only their tables.
 
-    `source` is anything that `open` takes.
+    `source` is anything that `open` takes, and `storage` is that of `open`.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -112,12 +116,12 @@ def info(source: Openable, *, format: str | None = None, limits: Limits | None =
     >>> [(file.path, file.records) for file in anyrecord.info(["doc.ffr", "doc.ffr[0:2]"]).files]
     [('doc.ffr', 3), ('doc.ffr', 2)]
     """
-    with open(source, format=format, limits=limits) as records:
+    with open(source, format=format, limits=limits, storage=storage) as records:
         named = records._source.files()
         abouts = records._source.descriptions()
     files = [FileInfo(name, *about) for (name, *_), about in zip(named, abouts, strict=True)]
     # Count a file that is named twice only once. Only paths can be named twice.
-    names = [os.path.normpath(file[-1]) if file[-1] else number for number, file in enumerate(named)]
+    names = [same_file(file[-1]) if file[-1] else number for number, file in enumerate(named)]
     whole = dict(zip(names, files, strict=True)).values()
     decoded = [file.decoded_bytes for file in whole if file.decoded_bytes is not None]
     return Info(
@@ -213,6 +217,7 @@ def verify(
     format: str | None = None,
     limits: Limits | None = None,
     progress: Callable[[int, int], object] | None = None,
+    storage: Storage | None = None,
 ) -> Report:
     """Reads every byte of record files, checks every hash and every structure, and returns a report.
 
@@ -225,11 +230,11 @@ def verify(
     >>> print(report)
     doc.ffr: ffrecord, 3 records, 59 bytes, all accounted for
 
-    `source` is anything that `open` takes. Damage does not raise an exception; it is in the report. An exception means
-    that a file could not be read, or that its format is not known. `progress(done, total)` is called with bytes, from
-    time to time and at the end of each file.
+    `source` is anything that `open` takes, and `storage` is that of `open`. Damage does not raise an exception; it is
+    in the report. An exception means that a file could not be read, or that its format is not known.
+    `progress(done, total)` is called with bytes, from time to time and at the end of each file.
     """
-    options = open_options(format=format, limits=limits)
+    options = open_options(format=format, limits=limits, storage=storage)
     step = None if progress is None else Progress(progress)
     if isinstance(source, io.BytesIO):
         return _report([_core.verify_bytes(source.getvalue(), "<BytesIO>", options, step)])
@@ -237,8 +242,8 @@ def verify(
         return _report([_core.verify_bytes(bytes(source), "<bytes>", options, step)])
     if not isinstance(source, str | os.PathLike) and hasattr(source, "read"):
         return _report([_core.verify_object(source, options, step)])
-    files = expand(source)
-    return _report(_verify_paths(files, options, progress), tuple(file.path for file in files))
+    files = expand(source, options)
+    return _report(_verify_paths(files, options, progress), tuple(shown(file.path) for file in files))
 
 
 def _verify_paths(
@@ -246,9 +251,12 @@ def _verify_paths(
 ) -> list[dict[str, Any]]:
     parts: dict[str, list[FileRange]] = {}
     for file in files:
-        parts.setdefault(os.path.abspath(file.path), []).append(file)
-    with Unchanged([ranges[0].path for ranges in parts.values()]):
-        total, before, found = sum(os.path.getsize(ranges[0].path) for ranges in parts.values()), 0, []
+        parts.setdefault(os.path.abspath(file.path) if file.is_local else file.path, []).append(file)
+    with Unchanged(files):
+        total, before, found = 0, 0, []
+        if progress is not None:
+            sized = with_sizes([ranges[0] for ranges in parts.values()], options)
+            total = sum(size_of(file) for file in sized)
         for ranges in parts.values():
             step = None if progress is None else Progress(progress, total, before)
             numbers = [(part.start, part.stop) for part in ranges]

@@ -15,9 +15,11 @@ from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
 from anyrecord._listing import Listing, Tree, walk
-from anyrecord._locations import StrPath, refuse_mangled_url, refuse_url
+from anyrecord._locations import StrPath
 from anyrecord._records import Records
 from anyrecord._records import open as open_records
+from anyrecord._stores import Storage
+from anyrecord._targets import target_path
 from anyrecord._unpacking import write_tree
 from anyrecord.errors import ClosedError, FormatError
 
@@ -46,15 +48,15 @@ class Folder(Mapping[str, bytes]):
 
     `path` is a file that `anyrecord.pack` or FFRecord's own `pack_folder` wrote. Its listing is read as data and never
     unpickled. A listing that holds anything but names and record numbers raises `FormatError`. `checksums=False` reads
-    without checking hashes.
+    without checking hashes. The path can be a URL; `storage` is that of `open`.
 
     Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a`, `a` and `a/b`. A path that begins
     with `/` or contains `..` is never found. You can use a `Folder` from many threads and in forked children, and you
     can pickle it.
     """
 
-    def __init__(self, path: StrPath, *, checksums: bool = True) -> None:
-        self._load(open_records(path, format="ffrecord", checksums=checksums))
+    def __init__(self, path: StrPath, *, checksums: bool = True, storage: Storage | None = None) -> None:
+        self._load(open_records(path, format="ffrecord", checksums=checksums, storage=storage))
 
     def _load(self, records: Records) -> None:
         self._records = records
@@ -70,7 +72,7 @@ class Folder(Mapping[str, bytes]):
                 )
             record = records[-1]
             # The last record ends where the file ends.
-            offset = os.path.getsize(path) - len(record) if os.path.isfile(path) else None
+            offset = records._source.descriptions()[-1][3] - len(record)
             self._listing = Listing.parse(record, path=path, number=len(records) - 1, offset=offset)
             self._digest = hashlib.sha1(record, usedforsecurity=False).hexdigest()
         except BaseException:
@@ -183,10 +185,7 @@ class Folder(Mapping[str, bytes]):
         A listing that cannot be unpacked on every system raises `FormatError` before anything is written. Examples are
         names that differ only in case, and names such as `C:`. `progress(done, total)` is called with bytes.
         """
-        if isinstance(target, os.PathLike):
-            refuse_mangled_url(target)
-        name = os.fspath(target)
-        refuse_url(name)
+        name = target_path(target)
         write_tree(self._records, self._listing.tree, name, bool(overwrite), progress)
 
     def close(self) -> None:
@@ -226,6 +225,7 @@ def unpack(
     *,
     overwrite: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    storage: Storage | None = None,
 ) -> None:
     """Writes all files of a packed folder to the folder `target`. This is the reverse of `pack`.
 
@@ -239,7 +239,7 @@ def unpack(
 
     It does the same as `anyrecord.Folder(source).unpack(target)` and takes the same options.
     """
-    with Folder(source) as folder:
+    with Folder(source, storage=storage) as folder:
         folder.unpack(target, overwrite=overwrite, progress=progress)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from anyrecord import _core
 from anyrecord._calls import Progress
-from anyrecord._locations import StrPath
+from anyrecord._locations import StrPath, refuse_url
 from anyrecord._options import open_options
 from anyrecord._paths import expand
 from anyrecord._temporaries import remove_silently
@@ -40,7 +40,10 @@ def build_index(
     decompressed from the beginning anyway. `progress(done, total)` is called with bytes of data after each file.
     """
     options = open_options(format=format)
-    paths = list(dict.fromkeys(file.path for file in expand(source)))
+    files = expand(source, options)
+    for file in files:
+        refuse_url(file.path)
+    paths = list(dict.fromkeys(file.path for file in files))
     sizes = [os.path.getsize(path) for path in paths]
     found, done, report = [], 0, Progress(progress, sum(sizes))
     for path, size in zip(paths, sizes, strict=True):

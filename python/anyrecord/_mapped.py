@@ -13,6 +13,7 @@ from anyrecord._iteration import Batches, MappedIterator, index_of
 
 if TYPE_CHECKING:
     from anyrecord._records import Records, Skipped
+    from anyrecord._stats import Stats
 
 __all__ = ["MappedRecords"]
 
@@ -178,6 +179,10 @@ class MappedRecords(Sequence[T], Generic[T]):
     def paths(self) -> list[str]:
         """The files, in order."""
         return self._records.paths
+
+    def stats(self) -> Stats:
+        """Returns what reading these records has cost so far. See `Records.stats`."""
+        return self._records.stats()
 
     @property
     def skipped(self) -> list[Skipped]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from anyrecord import _core
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
+from anyrecord._stores import Root, Storage, StoreFiles, resolve
 
 __all__ = ["Limits", "OnError", "OpenOptions"]
 
@@ -65,9 +65,13 @@ class OpenOptions:
     threads: int | None
     on_error: OnError = "raise"
     max_errors: int | None = None
-    storage: tuple[tuple[str, str], ...] = ()
     reads_on: bool = False
     """Whether damaged records are not errors."""
+    storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
+    root: Root | None = field(default=None, repr=False)
+    """Where paths begin."""
+    store: StoreFiles | None = field(default=None, repr=False)
+    """Reads all files, if they are not read by the core."""
 
 
 def open_options(
@@ -81,7 +85,7 @@ def open_options(
     threads: SupportsIndex | None = None,
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
 ) -> OpenOptions:
     """Checks the keywords and returns them as one object."""
     mark_worker_process()
@@ -103,6 +107,7 @@ def open_options(
     max_errors = optional_number("max_errors", max_errors, 0, MOST_COUNT)
     if max_errors is not None and on_error == "raise":
         raise ValueError("max_errors= needs on_error='skip', on_error='replace' or a function")
+    stores = resolve(storage)
     return OpenOptions(
         format=format,
         checksums=bool(checksums),
@@ -116,34 +121,11 @@ def open_options(
         threads=threads,
         on_error=on_error,
         max_errors=max_errors,
-        storage=storage_options(storage),
         reads_on=on_error != "raise",
+        storage=stores.options,
+        root=stores.root,
+        store=stores.store,
     )
-
-
-def storage_options(storage: Mapping[str, Any] | None) -> tuple[tuple[str, str], ...]:
-    """Returns the options of a store as pairs of texts.
-
-    >>> storage_options({"region": "eu-west-1", "allow_http": True, "max_requests": 8})
-    (('region', 'eu-west-1'), ('allow_http', 'true'), ('max_requests', '8'))
-    """
-    if storage is None:
-        return ()
-    if not isinstance(storage, Mapping):
-        raise TypeError(f"storage= takes a dict of options, not {type(storage).__name__}")
-    return tuple((str(name), _option_text(name, value)) for name, value in storage.items() if value is not None)
-
-
-def _option_text(name: object, value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case timedelta():
-            return f"{value.total_seconds()}s"
-        case str() | int() | float():
-            return str(value)
-        case _:
-            raise TypeError(f"storage option {name!r} must be a str, a number or a bool, not {type(value).__name__}")
 
 
 def mark_worker_process() -> None:

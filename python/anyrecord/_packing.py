@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from anyrecord import _core
 from anyrecord._calls import Progress
 from anyrecord._listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
-from anyrecord._locations import StrPath
+from anyrecord._locations import StrPath, scheme_of, shown, text_of
 from anyrecord._targets import refuse_unwritable, target_path
 from anyrecord._writer import create
 
@@ -52,7 +52,9 @@ def pack(
     - `durable=False` does not wait until the data is on disk.
     - `progress(done, total)` is called with bytes after each file, and once at the end.
     """
-    folder, name = os.fspath(source), target_path(target)
+    folder, name = text_of(source), target_path(target)
+    if scheme_of(folder) is not None:
+        raise ValueError(f"{shown(folder)!r} is a URL, but only a local folder can be packed")
     _refuse_inside(folder, name)
     if _core.format_of_suffix(name) not in (None, "ffrecord"):
         raise ValueError(f"{name!r} has the suffix of another format, but a packed folder is FFRecord; use .ffr")

@@ -1,16 +1,13 @@
-"""Expands what a user passes as a source into files, and names the shards of an output.
+"""Expands what a user passes as a source into files.
 
-A source is a file, a folder, a glob, `name@N`, `file[a:b]`, or an iterable of those. If a file with exactly that name
-exists, it is used, whatever characters its name has. Only a `str` can be a pattern: a path object (`os.PathLike`) is
-one file or folder.
-
-The number of a shard is in one of two places. Both are understood everywhere:
-
-    train-00000-of-00016.array_record      before the suffix: Beam, and `shard_paths`
-    train.array_record-00000-of-00016      after the suffix: TFDS
+A source is a file, a folder, a glob, `name@N`, `file[a:b]`, or an iterable of those. Each can be a local path or a URL.
+If a local file with exactly that name exists, it is used, whatever characters its name has. Only a `str` can be a
+pattern: a path object (`os.PathLike`) is one file or folder.
 
 If a shard of a set is missing, `name@N`, a folder and a glob raise an error. An explicit list of files never does.
 """
+
+from __future__ import annotations
 
 import errno
 import glob
@@ -18,42 +15,35 @@ import os
 import re
 import stat
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from anyrecord import _core
-from anyrecord._locations import StrPath, refuse_mangled_url, refuse_url
-from anyrecord._publishing import (
-    ATTEMPTS,
-    refuse_unfinished,
-    refuse_unfinished_file,
-    refuse_unfinished_matches,
+from anyrecord._locations import StrPath, scheme_of, shown, text_of
+from anyrecord._publishing import ATTEMPTS
+from anyrecord._shard_names import (
+    MIN_DIGITS,
+    NAMED,
+    RECORD_SUFFIXES,
+    SHARD,
+    ShardSet,
+    check_sets,
+    conventions,
+    record_suffix,
+    shard_name,
+    shard_sets,
 )
+from anyrecord._trees import LOCAL, Entry, ObjectTree, StoreTree, Tree, UrlTree
 
-__all__ = [
-    "RECORD_SUFFIXES",
-    "FileRange",
-    "existing_shards",
-    "expand",
-    "renamed",
-    "set_name",
-    "shard_paths",
-    "stat_of",
-]
+if TYPE_CHECKING:
+    from anyrecord._options import OpenOptions
 
+__all__ = ["FileRange", "expand", "size_of", "with_sizes"]
 
-RECORD_SUFFIXES: Final[dict[str, str]] = dict(_core.suffixes())
-"""Each suffix of a record file, with its format."""
-
-_MIN_DIGITS = 5
-_NAMED = 3  # how many missing files an error names
-_MAGIC = re.compile(r"[*?[]")
 _RANGE = re.compile(r"(.+)\[([0-9]*):([0-9]*)\]", re.DOTALL)
 _NUMBERED = re.compile(r"(.+)@([0-9]+)", re.DOTALL)
-_SHARD = re.compile(r"(.*)-([0-9]{5,})-of-([0-9]{5,})((?:\..*)?)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +57,12 @@ class FileRange:
     path: str
     start: int = 0
     stop: int | None = None
+    is_local: bool = field(default=True, repr=False, compare=False)
+    size: int | None = field(default=None, repr=False, compare=False)
+    """Bytes of an object, if they are known."""
 
 
-def expand(source: StrPath | Iterable[StrPath]) -> list[FileRange]:
+def expand(source: StrPath | Iterable[StrPath], options: OpenOptions | None = None) -> list[FileRange]:
     """Returns the files that `source` names, in reading order.
 
     - an existing file: that file
@@ -79,13 +72,14 @@ def expand(source: StrPath | Iterable[StrPath]) -> list[FileRange]:
     - a glob, where `**` means any depth: the files that match, ordered by path
     - an iterable of these: each in turn. A `set`, which has no order, is sorted.
 
-    An `os.PathLike` is always one existing file or folder, never a pattern.
+    An `os.PathLike` is always one existing file or folder, never a pattern. The URL of an object is not looked up
+    here. A URL is a folder if it ends in a slash, or if its name has no record suffix and there are objects below it.
 
     Raises FileNotFoundError if nothing is found or a shard is missing, ValueError if the source is ambiguous, and
     TypeError for anything but paths.
     """
     if isinstance(source, str | os.PathLike):
-        return _expand_one(source)
+        return _expand_one(source, options)
     if isinstance(source, bytes | bytearray | memoryview) or not isinstance(source, Iterable):
         raise _not_a_path(source)
     paths = list(source)
@@ -93,83 +87,22 @@ def expand(source: StrPath | Iterable[StrPath]) -> list[FileRange]:
         raise ValueError("the list of files is empty; pass at least one path")
     if isinstance(source, set | frozenset):
         paths.sort(key=_text)
-    return [file for path in paths for file in _expand_one(path)]
+    return [file for path in paths for file in _expand_one(path, options)]
 
 
-def stat_of(path: str) -> os.stat_result:
-    """Does the same as `os.stat`, but if the file is missing and has shards, the error says how to open the shards."""
-    try:
-        return os.stat(path)
-    except FileNotFoundError as error:
-        refuse_unfinished_file(path)
-        hint = _shards_hint(path)
-        if not hint:
-            raise
-        raise FileNotFoundError(errno.ENOENT, f"{error.strerror}; {hint}", path) from None
+def with_sizes(files: list[FileRange], options: OpenOptions) -> list[FileRange]:
+    """The same files, with the sizes of objects. Objects whose sizes are not known are asked for them together."""
+    unknown = list(dict.fromkeys(file.path for file in files if not file.is_local and file.size is None))
+    if options.store is not None:
+        sizes = {path: options.store.size(path) for path in unknown}
+    else:
+        sizes = dict(zip(unknown, _core.object_sizes(unknown, list(options.storage)), strict=True)) if unknown else {}
+    return [replace(file, size=sizes[file.path]) if file.path in sizes else file for file in files]
 
 
-def shard_paths(path: str, count: int) -> list[str]:
-    """Returns the names of the `count` shards that are written for `path`.
-
-    >>> shard_paths("train.array_record", 2)
-    ['train-00000-of-00002.array_record', 'train-00001-of-00002.array_record']
-    >>> shard_paths("train", 1)
-    ['train-00000-of-00001']
-    """
-    if count < 1:
-        raise ValueError(f"the number of shards must be at least 1, not {count}")
-    folder, name = os.path.split(path)
-    if not name:
-        raise ValueError(f"{path!r} has no file name to number; pass one such as 'train.array_record'")
-    prefix, suffix = _split_suffix(name)
-    return [os.path.join(folder, _shard_name(prefix, index, count, suffix)) for index in range(count)]
-
-
-def renamed(name: str, suffix: str) -> str:
-    """Replaces the record suffix of a file name. The shard number stays in its place.
-
-    >>> renamed("train.tfrecord", ".array_record")
-    'train.array_record'
-    >>> renamed("train-00000-of-00002.tfrecord.gz", ".array_record")
-    'train-00000-of-00002.array_record'
-    >>> renamed("train.tfrecord-00000-of-00002", ".array_record")
-    'train.array_record-00000-of-00002'
-    """
-    prefix, old = _split_suffix(name)
-    if not old and (match := _SHARD.fullmatch(name)) and not match[4]:
-        stem, old = _split_suffix(match[1])
-        number = name.removeprefix(match[1])
-        # Without a record suffix the naming convention is not known. Put the suffix last, as `shard_paths` does.
-        return f"{stem}{suffix}{number}" if old else f"{name}{suffix}"
-    return prefix + suffix
-
-
-def set_name(name: str) -> str | None:
-    """Returns the name of the set that a shard belongs to, by the names of `shard_paths`. None if it is not a shard.
-
-    >>> set_name("train-00000-of-00002.array_record")
-    'train.array_record'
-    """
-    match = _SHARD.fullmatch(name)
-    return None if match is None else match[1] + match[4]
-
-
-def existing_shards(path: str) -> list[str]:
-    """Returns the existing files that `shard_paths(path, count)` names for any count, sorted by count and number.
-
-    Overwriting `path` must replace all of them, so shards of incomplete sets and broken links are included.
-    """
-    folder, name = os.path.split(path)
-    own = _split_suffix(name)
-    found: list[tuple[int, int, str]] = []
-    for entry in _entries(folder):
-        match = _SHARD.fullmatch(entry.name)
-        if match is None or (match[1], match[4]) != own or entry.is_dir():
-            continue
-        index, count = int(match[2]), int(match[3])
-        if index < count and entry.name == _shard_name(own[0], index, count, own[1]):
-            found.append((count, index, os.path.join(folder, entry.name)))
-    return [shard for _, _, shard in sorted(found)]
+def size_of(file: FileRange) -> int:
+    """The size of a file that `with_sizes` returned."""
+    return os.path.getsize(file.path) if file.size is None else file.size
 
 
 def _text(path: object) -> str:
@@ -184,39 +117,80 @@ def _not_a_path(found: object) -> TypeError:
     return TypeError(f"expected a str, an os.PathLike of str, or an iterable of those; found {type(found).__name__}")
 
 
-def _not_found(message: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, message)
-
-
-def _expand_one(path: StrPath) -> list[FileRange]:
+def _expand_one(path: StrPath, options: OpenOptions | None) -> list[FileRange]:
+    given, is_pattern = _text(path), isinstance(path, str)
+    if options is not None and options.store is not None:  # it may have schemes that we do not have
+        return _find_objects(options.store.path(given), StoreTree(options.store), is_pattern)
+    text = text_of(path) if options is None or options.root is None else options.root.path(path)
+    if scheme_of(text) is not None:
+        return _find_objects(text, UrlTree(() if options is None else options.storage), is_pattern)
     for _ in range(ATTEMPTS - 1):
         try:
-            return _find(path)
+            return _find(text, is_pattern)
         except (FileNotFoundError, ValueError):  # if a set was replaced during the search, the next attempt finds it
             continue
-    return _find(path)
+    return _find(text, is_pattern)
 
 
-def _find(path: StrPath) -> list[FileRange]:
-    text = _text(path)
-    if _core.check_url(text):
-        return [FileRange(text)]
-    if isinstance(path, str):
-        refuse_url(text)
-    else:
-        refuse_mangled_url(path)
-    mode = _mode(text)
+# --- objects ---
+
+
+def _find_objects(path: str, tree: ObjectTree, is_pattern: bool) -> list[FileRange]:
+    name = tree.split(path)[1]
+    if not name:
+        return _whole(_folder(path, tree), tree)
+    if is_pattern:
+        part = _RANGE.fullmatch(path)
+        if part is not None and not tree.has_magic(part[1]) and not part[1].endswith("/"):
+            return [_range(part, path, tree)]
+        if tree.has_magic(path) or _NUMBERED.fullmatch(name):
+            return _whole(_matching(path, tree), tree)
+    # Only a request can tell a folder from an object without a suffix. Most web servers have no folders.
+    if not record_suffix(name) and tree.has_folders(path) and tree.is_folder(path):
+        return _whole(_folder(path, tree), tree)
+    return [FileRange(path, is_local=False)]
+
+
+def _matching(path: str, tree: ObjectTree) -> list[Entry]:
+    """The objects that match `name@N` or a glob. An object of exactly that name is found first."""
+    magic = tree.has_magic(path)
+    folder, name = tree.split(path)
+    if name != "**" and not tree.has_magic(folder):
+        exact = [entry for entry in tree.entries(folder) if entry.name == name]
+        if exact:
+            return exact
+    shards = _numbered(path, magic, tree)
+    return _glob(path, tree) if shards is None else shards
+
+
+# --- local files ---
+
+
+def _find(path: str, is_pattern: bool) -> list[FileRange]:
+    mode = _mode(path)
     if mode is not None:
-        return _whole(_folder(text)) if stat.S_ISDIR(mode) else [FileRange(text)]
-    return _pattern(text) if isinstance(path, str) else _missing(text)
+        return _whole(_folder(path, LOCAL), LOCAL) if stat.S_ISDIR(mode) else [FileRange(path)]
+    return _pattern(path) if is_pattern else _missing(path)
+
+
+def _stat_of(path: str) -> os.stat_result:
+    """Does the same as `os.stat`, but if the file is missing and has shards, the error says how to open the shards."""
+    try:
+        return os.stat(path)
+    except FileNotFoundError as error:
+        LOCAL.refuse_unfinished_file(path)
+        hint = _shards_hint(path, LOCAL)
+        if not hint:
+            raise
+        raise FileNotFoundError(errno.ENOENT, f"{error.strerror}; {hint}", path) from None
 
 
 def _missing(path: str) -> list[FileRange]:
     """Raises the error for a path object whose file does not exist."""
     try:
-        stat_of(path)
+        _stat_of(path)
     except FileNotFoundError as error:
-        if not _MAGIC.search(path) and not _NUMBERED.fullmatch(path):
+        if not LOCAL.has_magic(path) and not _NUMBERED.fullmatch(path):
             raise
         text = f"{error.strerror}; a path object is always one file or folder: pass a str for a glob, name@N or [a:b]"
         raise FileNotFoundError(errno.ENOENT, text, path) from None
@@ -224,22 +198,18 @@ def _missing(path: str) -> list[FileRange]:
 
 
 def _pattern(path: str) -> list[FileRange]:
-    part = _range(path)
-    if part is not None:
-        return [part]
-    magic = _MAGIC.search(path) is not None
-    shards = _numbered(path, magic)
+    part = _RANGE.fullmatch(path)
+    if part is not None and os.path.isfile(part[1]):
+        return [_range(part, path, LOCAL)]
+    magic = LOCAL.has_magic(path)
+    shards = _numbered(path, magic, LOCAL)
     if shards is not None:
-        return _whole(shards)
+        return _whole(shards, LOCAL)
     if magic:
-        return _whole(_glob(path))
-    refuse_unfinished_file(path)
-    stat_of(path)  # raises FileNotFoundError
+        return _whole(_glob(path, LOCAL), LOCAL)
+    LOCAL.refuse_unfinished_file(path)
+    _stat_of(path)  # raises FileNotFoundError
     return [FileRange(path)]
-
-
-def _whole(paths: list[str]) -> list[FileRange]:
-    return [FileRange(path) for path in paths]
 
 
 def _mode(path: str) -> int | None:
@@ -251,245 +221,125 @@ def _mode(path: str) -> int | None:
         return None
 
 
-def _range(path: str) -> FileRange | None:
-    match = _RANGE.fullmatch(path)
-    if match is None or not os.path.isfile(match[1]):
-        return None
+# --- both ---
+
+
+def _whole(entries: list[Entry], tree: Tree) -> list[FileRange]:
+    return [FileRange(entry.path, is_local=tree.is_local, size=entry.size) for entry in entries]
+
+
+def _range(match: re.Match[str], path: str, tree: Tree) -> FileRange:
     start = int(match[2] or 0)
     stop = int(match[3]) if match[3] else None
     if stop is not None and start > stop:
-        raise ValueError(f"the range of {path!r} ends before it starts: {start} > {stop}; swap the two numbers")
-    return FileRange(match[1], start, stop)
+        raise ValueError(f"the range of {shown(path)!r} ends before it starts: {start} > {stop}; swap the two numbers")
+    return FileRange(match[1], start, stop, is_local=tree.is_local)
 
 
-def _numbered(path: str, magic: bool) -> list[str] | None:
+def _numbered(path: str, magic: bool, tree: Tree) -> list[Entry] | None:
     """The shards of `name@N`. None if the path does not have that form, or if it can still be a glob."""
-    folder, base = os.path.split(path)
+    folder, base = tree.split(path)
     match = _NUMBERED.fullmatch(base)
     if match is None:
         return None
     name, count = match[1], int(match[2])
+    named = tree.shown(path)
     if count == 0:
-        raise ValueError(f"{path!r} asks for 0 shards; the number after @ must be at least 1")
-    wanted = _conventions(name)
-    paths: list[str] = []
+        raise ValueError(f"{named!r} asks for 0 shards; the number after @ must be at least 1")
+    wanted = conventions(name)
+    found: list[Entry] = []
     other_counts: set[int] = set()
-    for entry in _entries(folder):
-        shard = _SHARD.fullmatch(entry.name)
-        if shard is None or (shard[1], shard[4]) not in wanted or not _is_readable(entry):
+    for entry in tree.entries(folder):
+        shard = SHARD.fullmatch(entry.name)
+        if shard is None or (shard[1], shard[4]) not in wanted:
             continue
         if int(shard[3]) == count:
-            paths.append(os.path.join(folder, entry.name))
+            found.append(entry)
         else:
             other_counts.add(int(shard[3]))
-    refuse_unfinished(folder, lambda name: (found := _SHARD.fullmatch(name)) and (found[1], found[4]) in wanted)
-    if not paths:
+    tree.refuse_unfinished(folder, lambda name: (found := SHARD.fullmatch(name)) and (found[1], found[4]) in wanted)
+    if not found:
         if magic:
             return None
-        tried = [repr(os.path.join(folder, _shard_name(prefix, 0, count, suffix))) for prefix, suffix in wanted]
+        shards = [shard_name(prefix, 0, count, suffix) for prefix, suffix in wanted]
+        tried = [repr(tree.join(tree.shown(folder), shard)) for shard in shards]
         hint = ", or another record suffix" if len(tried) > 2 else ""
         if other_counts:
-            hint += f"; there are shards with other counts: {', '.join(map(str, sorted(other_counts)[:_NAMED]))}"
-        raise _not_found(f"no shard of {path!r} exists: tried {tried[0]} and {tried[1]}{hint}")
-    sets = _shard_sets(sorted(paths))
+            hint += f"; there are shards with other counts: {', '.join(map(str, sorted(other_counts)[:NAMED]))}"
+        text = f"no shard of {named!r} exists: tried {tried[0]} and {tried[1]}{hint}"
+        raise FileNotFoundError(errno.ENOENT, text)
+    sets = shard_sets(sorted(found, key=lambda entry: entry.path), tree)
     if len(sets) > 1:
         names = " and ".join(repr(found.pattern) for found in sets)
-        raise ValueError(f"{path!r} matches more than one set of shards: {names}; pass the glob of one set")
+        raise ValueError(f"{named!r} matches more than one set of shards: {names}; pass the glob of one set")
     sets[0].check()
-    return [shard for _, shard in sorted(sets[0].members.items())]
+    return [entry for _, entry in sorted(sets[0].members.items())]
 
 
-def _shards_hint(path: str) -> str:
+def _shards_hint(path: str, tree: Tree) -> str:
     """If a name has shards, the text of a hint on what to pass to read them. Else an empty string."""
-    folder, name = os.path.split(path)
-    wanted = set(_conventions(name)) if name else set()
+    folder, name = tree.split(path)
+    wanted = set(conventions(name)) if name else set()
     found: defaultdict[int, set[tuple[str, str]]] = defaultdict(set)
     with suppress(OSError):  # a folder that cannot be listed
-        for entry in _entries(folder):
-            shard = _SHARD.fullmatch(entry.name)
-            if shard is not None and (shard[1], shard[4]) in wanted and _is_readable(entry):
+        for entry in tree.entries(folder):
+            shard = SHARD.fullmatch(entry.name)
+            if shard is not None and (shard[1], shard[4]) in wanted:
                 found[int(shard[3])].add((shard[1], shard[4]))
     ways: list[str] = []
     for count, kinds in sorted(found.items()):
         if len(kinds) == 1:
-            ways.append(f"{path}@{count}")
+            ways.append(f"{tree.shown(path)}@{count}")
         else:  # both conventions, or several suffixes: only a glob can choose one of them
-            ways += [_ShardSet(folder, *kind, f"{count:05}", _MIN_DIGITS).pattern for kind in sorted(kinds)]
+            ways += [ShardSet(folder, *kind, f"{count:05}", MIN_DIGITS, tree).pattern for kind in sorted(kinds)]
     if not ways:
         return ""
-    more = f" (and {len(ways) - _NAMED} more sets)" if len(ways) > _NAMED else ""
-    return f"there are shards of that name; to read them, pass {' or '.join(map(repr, ways[:_NAMED]))}{more}"
+    more = f" (and {len(ways) - NAMED} more sets)" if len(ways) > NAMED else ""
+    return f"there are shards of that name; to read them, pass {' or '.join(map(repr, ways[:NAMED]))}{more}"
 
 
-def _conventions(name: str) -> list[tuple[str, str]]:
-    """The text before and after the number in the names of the shards of `name`. The likeliest pair comes first."""
-    prefix, suffix = _split_suffix(name)
-    if suffix:
-        return [(prefix, suffix), (name, "")]
-    pairs = [(name, "")]
-    pairs += [(name, suffix) for suffix in RECORD_SUFFIXES]
-    pairs += [(name + suffix, "") for suffix in RECORD_SUFFIXES]
-    prefix, suffix = os.path.splitext(name)
-    return [*pairs, (prefix, suffix)] if suffix else pairs
-
-
-def _glob(pattern: str) -> list[str]:
-    matches = sorted(set(glob.glob(pattern, recursive=True)))  # two ** in one pattern find a file twice
-    files = [match for match in matches if not os.path.isdir(match)]
-    refuse_unfinished_matches(pattern)
-    if files:
-        _check_sets(files)
-        return files
-    if matches:
+def _glob(pattern: str, tree: Tree) -> list[Entry]:
+    found = tree.glob(pattern)
+    tree.refuse_unfinished_matches(pattern)
+    if found.files:
+        check_sets(found.files, tree)
+        return found.files
+    if found.has_folders:
         message = "the pattern matches only folders, not files; add '/*' to match the files in them"
     elif part := _RANGE.fullmatch(pattern):
-        refuse_unfinished_file(part[1])
+        tree.refuse_unfinished_file(part[1])
         message = "no file matches the pattern; for a range, pass the name of an existing file before [a:b]"
-        if hint := _shards_hint(part[1]):
+        if hint := _shards_hint(part[1], tree):
             message += f"; {hint}, and slice the records"
     else:
         message = "no file matches the pattern"
-    raise FileNotFoundError(errno.ENOENT, message, pattern)
+    raise FileNotFoundError(errno.ENOENT, message, tree.shown(pattern))
 
 
-def _folder(folder: str) -> list[str]:
-    paths: list[str] = []
+def _folder(folder: str, tree: Tree) -> list[Entry]:
+    entries: list[Entry] = []
     suffixes: Counter[str] = Counter()
-    for entry in _entries(folder):
-        suffix = "" if entry.name.startswith(".") else _record_suffix(entry.name)
-        if suffix and _is_readable(entry):
-            paths.append(os.path.join(folder, entry.name))
+    for entry in tree.entries(folder):
+        suffix = "" if entry.name.startswith(".") else record_suffix(entry.name)
+        if suffix:
+            entries.append(entry)
             suffixes[suffix] += 1
-    refuse_unfinished(folder)
-    if not paths:
-        raise _not_found(
-            f"the folder {folder!r} contains no file that ends in {', '.join(RECORD_SUFFIXES)}; "
-            "pass a glob to read files with other names"
+    tree.refuse_unfinished(folder)
+    named = tree.shown(folder)
+    if not entries:
+        raise FileNotFoundError(
+            errno.ENOENT,
+            f"the folder {named!r} contains no file that ends in {', '.join(RECORD_SUFFIXES)}; "
+            "pass a glob to read files with other names",
         )
     kinds = sorted({RECORD_SUFFIXES[suffix] for suffix in suffixes})
     if len(kinds) > 1:
         likeliest = max(sorted(suffixes), key=suffixes.__getitem__)
-        pattern = os.path.join(glob.escape(folder), f"*{likeliest}*")
+        pattern = tree.join(glob.escape(named), f"*{likeliest}*")
         raise ValueError(
-            f"the folder {folder!r} contains files of different formats: {', '.join(kinds)}; "
+            f"the folder {named!r} contains files of different formats: {', '.join(kinds)}; "
             f"choose one format with a glob such as {pattern!r}"
         )
-    paths.sort()
-    _check_sets(paths)
-    return paths
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yields the entries of a folder. Yields nothing if the folder does not exist."""
-    try:
-        entries = os.scandir(folder or os.curdir)
-    except FileNotFoundError:
-        return
-    with entries:
-        yield from entries
-
-
-def _is_readable(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a file or a broken link. A broken link must fail to open, not be skipped."""
-    return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
-
-
-def _split_suffix(name: str) -> tuple[str, str]:
-    for suffix in RECORD_SUFFIXES:
-        if name.endswith(suffix) and name != suffix:
-            return name.removesuffix(suffix), suffix
-    return name, ""
-
-
-def _record_suffix(name: str) -> str:
-    """The record suffix of a name, with or without a shard number. "" if it has none."""
-    suffix = _split_suffix(name)[1]
-    if not suffix and (match := _SHARD.fullmatch(name)) and not match[4]:
-        suffix = _split_suffix(match[1])[1]
-    return suffix
-
-
-def _shard_name(prefix: str, index: int, count: int, suffix: str) -> str:
-    digits = max(_MIN_DIGITS, len(str(count)))
-    return f"{prefix}-{index:0{digits}}-of-{count:0{digits}}{suffix}"
-
-
-@dataclass(slots=True)
-class _ShardSet:
-    """The shards that were found of one set, by number."""
-
-    folder: str
-    prefix: str
-    suffix: str
-    of: str  # the count as it is in the names: 00010
-    index_digits: int
-    members: dict[int, str] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        return int(self.of)
-
-    @property
-    def pattern(self) -> str:
-        stem = glob.escape(os.path.join(self.folder, self.prefix))
-        return f"{stem}-*-of-{self.of}{glob.escape(self.suffix)}"
-
-    def add(self, index: int, path: str) -> None:
-        if index >= self.count:
-            raise ValueError(
-                f"{path!r} has the number {index}, but in a set of {self.count} shards the largest is "
-                f"{self.count - 1}; remove or rename the file"
-            )
-        if index in self.members:
-            raise ValueError(
-                f"{self.members[index]!r} and {path!r} are both shard {index} of {self.count}; remove one of them"
-            )
-        self.members[index] = path
-
-    def check(self) -> None:
-        """Raises if a shard is missing. The time depends on the shards found, not on the count in the names."""
-        lacking = self.count - len(self.members)
-        if not lacking:
-            return
-        first = list(islice((index for index in range(self.count) if index not in self.members), _NAMED))
-        names = ", ".join(f"{self.prefix}-{index:0{self.index_digits}}-of-{self.of}{self.suffix}" for index in first)
-        more = f" and {lacking - len(first)} more" if lacking > len(first) else ""
-        what = f"shard {first[0]} of {self.count} is" if lacking == 1 else f"{lacking} of {self.count} shards are"
-        raise _not_found(
-            f"{what} missing: {names}{more} ({len(self.members)} of {self.count} found in "
-            f"{self.folder or os.curdir}); pass an explicit list of files to read an incomplete set"
-        )
-
-
-def _shard_sets(paths: list[str]) -> list[_ShardSet]:
-    """The sets of shards that the paths belong to. Paths that are not shards are left out."""
-    sets: dict[tuple[str, str, str, str], _ShardSet] = {}
-    for path in paths:
-        folder, name = os.path.split(path)
-        match = _SHARD.fullmatch(name)
-        if match is None:
-            continue
-        prefix, index, of, suffix = match.groups()
-        key = (folder, prefix, suffix, of)
-        found = sets.get(key)
-        if found is None:
-            found = sets[key] = _ShardSet(folder, prefix, suffix, of, len(index))
-        found.add(int(index), path)
-    return list(sets.values())
-
-
-def _check_sets(paths: list[str]) -> None:
-    """Raises if a set is incomplete, or exists with two counts, one of them left from an older write."""
-    sets = _shard_sets(paths)
-    seen: dict[tuple[str, str, str], _ShardSet] = {}
-    for found in sets:
-        other = seen.setdefault((found.folder, found.prefix, found.suffix), found)
-        if other is not found:
-            raise ValueError(
-                "shards of two sets are mixed: "
-                f"{other.pattern!r} ({len(other.members)} of {other.count} found) and "
-                f"{found.pattern!r} ({len(found.members)} of {found.count} found); "
-                "remove the older set, or pass the glob of the set that you want to read"
-            )
-    for found in sets:
-        found.check()
+    entries.sort(key=lambda entry: entry.path)
+    check_sets(entries, tree)
+    return entries

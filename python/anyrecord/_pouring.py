@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anyrecord._calls import Progress, add_note, stop_iteration_error
+from anyrecord._locations import same_file, scheme_of
 from anyrecord._mapped import MappedRecords
 from anyrecord._paths import FileRange
 from anyrecord._records import Records
@@ -42,15 +42,17 @@ def options_of(view: View) -> OpenOptions:
 
 def files_of(view: View) -> list[FileRange]:
     """The files that the records come from. Sources without a path are left out."""
-    paths = (os.path.normpath(file[-1]) for file in _records(view)._source.files() if file[-1] is not None)
-    return [FileRange(path) for path in dict.fromkeys(paths)]
+    source = _records(view)._source
+    paths = dict.fromkeys(same_file(file[-1]) for file in source.files() if file[-1] is not None)
+    is_local = source.options.store is None
+    return [FileRange(path, is_local=is_local and scheme_of(path) is None) for path in paths]
 
 
 def source_bytes(view: View) -> int:
     """The size of the files that the records come from, each counted once."""
     source = _records(view)._source
     # Count a file that is named twice only once. Only paths can be named twice.
-    names = [os.path.normpath(file[-1]) if file[-1] else number for number, file in enumerate(source.files())]
+    names = [same_file(file[-1]) if file[-1] else number for number, file in enumerate(source.files())]
     sizes = (about[3] for about in source.descriptions())
     return sum(dict(zip(names, sizes, strict=True)).values())
 

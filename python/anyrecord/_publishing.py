@@ -10,7 +10,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -79,6 +79,8 @@ def _refuse_journals(journals: Iterable[str], concerns: Callable[[str], object] 
 class _HasPath(Protocol):
     @property
     def path(self) -> str: ...
+    @property
+    def is_local(self) -> bool: ...
 
 
 F = TypeVar("F", bound=_HasPath)
@@ -90,15 +92,17 @@ class Unchanged:
     If a set is replaced while its files are read one after the other, the reader would get files of both sets.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, files: Iterable[_HasPath]) -> None:
+        # An object in a store that changes while it is read is an error anyway.
+        paths = list(dict.fromkeys(file.path for file in files if file.is_local))
         # A single file cannot be a mixture of two sets.
-        self._paths = paths if len(paths) > 1 else ()
+        self._paths = paths if len(paths) > 1 else []
         self._before = self._now()
 
     def _now(self) -> list[tuple[int, ...]]:
         """The identity of the files that have these names now. An empty list if one is missing."""
         try:
-            found = [os.stat(path) for path in self._paths if '://' not in path]
+            found = [os.stat(path) for path in self._paths]
         except FileNotFoundError:
             return []
         return [(about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns) for about in found]
@@ -125,7 +129,9 @@ def retry_until_consistent(find: Callable[[], list[F]], act: Callable[[list[F]],
     """Calls `act` with the files that `find` returns. All of them are from before a publish, or all from after it."""
     for _ in range(ATTEMPTS - 1):
         files = find()
-        unchanged = Unchanged([file.path for file in files])
+        if not any(file.is_local for file in files):
+            return act(files)
+        unchanged = Unchanged(files)
         try:
             result = act(files)
         except FileNotFoundError:  # `find` saw the file; if its set was replaced, the next attempt finds the new one
@@ -134,7 +140,7 @@ def retry_until_consistent(find: Callable[[], list[F]], act: Callable[[list[F]],
             return result
     files = find()
     try:
-        with Unchanged([file.path for file in files]):
+        with Unchanged(files):
             return act(files)
     except FileNotFoundError as error:
         if error.filename is None or os.path.lexists(error.filename):  # a broken link

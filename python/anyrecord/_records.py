@@ -20,6 +20,8 @@ from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord._options import Limits, OnError, OpenOptions, mark_worker_process, open_options
 from anyrecord._paths import expand
 from anyrecord._publishing import retry_until_consistent
+from anyrecord._stats import Stats
+from anyrecord._stores import Storage
 from anyrecord.errors import ClosedError, FormatError
 
 __all__ = ["Location", "Records", "Skipped", "open"]
@@ -66,7 +68,7 @@ def open(
     expected_records: SupportsIndex | None = None,
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
-    storage: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
 ) -> Records:
     """Opens record files as one sequence of records.
 
@@ -104,6 +106,14 @@ def open(
       table raises now, whatever `on_error` is.
     - `max_errors`: how many damaged records to go on after, with `on_error=`, in each process. One more raises its
       error.
+    - `storage`: how to reach files that are not local. A dict has options of the store (`{"region": "eu-west-1"}`) and
+      of reading (`{"max_requests": 16}`), by the names that the `object_store` crate and obstore have. An obstore store
+      or an fsspec file system is used itself, and paths are relative to it.
+
+    A path can be a URL: `s3://`, `gs://`, `az://`, `abfs://`, `abfss://`, `http://`, `https://`, `file://` or
+    `memory://`. Credentials come from the environment, as for other programs of the provider, or from `storage`:
+
+    >>> anyrecord.open("s3://bucket/train.ffr@16", storage={"region": "eu-west-1"})      # doctest: +SKIP
     """
     options = open_options(
         format=format,
@@ -156,7 +166,7 @@ def _open_source(source: Openable, options: OpenOptions) -> _core.Source:
     if isinstance(source, str | os.PathLike) or not hasattr(source, "read"):
         paths = list(source) if isinstance(source, Iterator) else source
         return retry_until_consistent(
-            lambda: expand(paths),
+            lambda: expand(paths, options),
             lambda files: _core.open_paths([(file.path, file.start, file.stop) for file in files], options),
         )
     return _core.open_object(source, options)
@@ -332,6 +342,30 @@ class Records(_core.Records, Sequence[bytes]):
         All views of these records have the same list. It holds the first 100,000.
         """
         return [Skipped(*skipped) for skipped in self._source.skipped()]
+
+    def stats(self) -> Stats:
+        """Returns what reading these records has cost this process so far: requests, bytes, retries, time waited.
+
+        >>> import anyrecord
+        >>> from anyrecord import _core
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many([b"one", b"two", b"three"])
+        >>> with open("doc.ffr", "rb") as file:
+        ...     _core.put_object("memory://stats.ffr", file.read(), [])
+        >>> records = anyrecord.open("memory://stats.ffr")
+        >>> records.stats().requests, records.stats().bytes
+        (1, 59)
+
+        All views of these records count together. To measure an epoch, subtract the numbers from before it. Reading the
+        counters is cheap. For records of local files all numbers are 0.
+        """
+        counts = dict(self._source.stats())
+        store = self._source.options.store
+        if store is not None:
+            counts["requests"] += store.calls
+            counts["bytes"] += store.bytes_read
+            counts["waited_us"] += int(store.waited_seconds * 1e6)
+        return Stats._of(counts)
 
     @property
     def _leaves_out(self) -> bool:

@@ -11,9 +11,9 @@ from typing import Literal
 from anyrecord import _core
 from anyrecord._calls import add_note
 from anyrecord._locations import StrPath
-from anyrecord._paths import shard_paths
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
 from anyrecord._salvage import Salvaged, salvage
+from anyrecord._shard_names import shard_paths
 from anyrecord._targets import target_path
 from anyrecord._temporaries import Found, Temporary, find, search
 from anyrecord.errors import FormatError

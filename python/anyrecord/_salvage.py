@@ -12,12 +12,13 @@ from typing import Any, BinaryIO, SupportsIndex, Unpack
 from anyrecord import _core
 from anyrecord._calls import Progress
 from anyrecord._copying import Target, cores, is_folder_target, plan, publish
-from anyrecord._locations import StrPath
+from anyrecord._locations import StrPath, shown
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OpenOptions, open_options
-from anyrecord._paths import FileRange, expand
+from anyrecord._paths import FileRange, expand, size_of, with_sizes
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Openable, Records
+from anyrecord._stores import Storage
 from anyrecord._targets import target_path
 from anyrecord._writer import (
     Creating,
@@ -110,6 +111,7 @@ def salvage(
     progress: Callable[[int, int], object] | None = None,
     source_format: str | None = None,
     limits: Limits | None = None,
+    storage: Storage | None = None,
     **options: Unpack[FormatOptions],
 ) -> Salvaged:
     """Saves every record that can still be read from damaged, truncated or unfinished files, in order.
@@ -142,6 +144,7 @@ def salvage(
     - `threads`: how many threads decode, and how many encode. By default all cores are used.
     - `progress(done, total)` is called from time to time. It counts bytes of the sources.
     - `limits`: the limits of `open`. What is over a limit is skipped.
+    - `storage`: the `storage` of `open`. The source can be a URL. The target is always a local path.
 
     One damaged byte costs at most one chunk. For FFRecord and TFRecord it costs at most one record, but from a TFRecord
     file that is compressed as a whole, only what comes before the damage can be read. Memory use does not grow with the
@@ -154,10 +157,13 @@ def salvage(
         raise TypeError(f"progress needs a function, not {type(progress).__name__}")
     if isinstance(source, Records | MappedRecords):
         raise TypeError("salvage reads files, and these records are already open; pass their paths: records.paths")
-    files = None if _is_storage(source) else _whole(expand(source))  # type: ignore[arg-type]  # paths
+    reading = open_options(format=source_format, limits=limits, storage=storage)
+    files = None if _is_storage(source) else _whole(expand(source, reading))  # type: ignore[arg-type]  # paths
+    if files is not None:
+        files = with_sizes(files, reading)
     saving = Saving(
         writer=None,
-        reading=open_options(format=source_format, limits=limits),
+        reading=reading,
         strict=bool(strict),
         threads=cores() if threads is None else threads_option(threads) or 1,
         split=None,
@@ -204,7 +210,9 @@ def _is_storage(source: object) -> bool:
 def _whole(files: list[FileRange]) -> list[FileRange]:
     for file in files:
         if (file.start, file.stop) != (0, None):
-            raise ValueError(f"salvage reads whole files, not a range of {file.path}: damage can change record numbers")
+            raise ValueError(
+                f"salvage reads whole files, not a range of {shown(file.path)}: damage can change record numbers"
+            )
     return files
 
 
@@ -243,7 +251,7 @@ class _Run:
         reports: list[dict[str, Any]] = []
         before, total = 0, None if self.files is None else _size(self.files)
         try:
-            with Unchanged([file.path for file in self.files or []]):
+            with Unchanged(self.files or []):
                 for target in targets:
                     part = replace(self, files=None if self.files is None else target.files, total=total)
                     # Writers whose files are published together share one lock on their temporary files.
@@ -303,7 +311,7 @@ class _Run:
 
 
 def _size(files: list[FileRange]) -> int:
-    return sum(os.path.getsize(file.path) for file in files)
+    return sum(size_of(file) for file in files)
 
 
 def _report(files: list[dict[str, Any]], paths: tuple[str, ...]) -> Salvaged:

@@ -7,8 +7,8 @@ import os
 import stat
 
 from anyrecord import _core
-from anyrecord._locations import StrPath, refuse_mangled_url, refuse_url
-from anyrecord._paths import set_name, shard_paths
+from anyrecord._locations import StrPath, refuse_url, text_of
+from anyrecord._shard_names import set_name, shard_paths
 
 __all__ = ["is_folder_name", "refuse_folder_name", "refuse_interrupted", "refuse_unwritable", "target_path"]
 
@@ -18,12 +18,8 @@ _LONGEST_HIDDEN_NAME = ".{name:.40}.samples.tfrecord.xxxxxxxxxxxxxxxx_xxxxxxxxxx
 
 
 def target_path(path: StrPath) -> str:
-    """Returns the local path that a user passed. Raises ValueError for a URL."""
-    if isinstance(path, os.PathLike):
-        refuse_mangled_url(path)
-    name = os.fspath(path)
-    if not isinstance(name, str):
-        raise TypeError("pass the path as a str or a PathLike of str, not of bytes")
+    """Returns the local path that a user passed. Raises ValueError for a URL, except `file://`."""
+    name = text_of(path)
     refuse_url(name)
     return name
 

@@ -16,7 +16,7 @@ from anyrecord import _core
 from anyrecord._locations import StrPath
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
 from anyrecord._options import mark_worker_process
-from anyrecord._paths import existing_shards, shard_paths
+from anyrecord._shard_names import existing_shards, shard_paths
 from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
 from anyrecord._temporaries import Leftovers
 from anyrecord.errors import ClosedError

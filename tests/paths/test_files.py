@@ -90,14 +90,31 @@ def test_an_existing_folder_of_that_very_name_wins(name: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["s3://bucket/a.ffr", "gs://b/*.recordio", "http://h/a", "https://h/a@3", "file:///a", "S3://a[0:1]"],
+    ["ftp://bucket/a.ffr", "hdfs://b/*.recordio", "ssh+x://h/a@3", "HDFS://a[0:1]"],
 )
-def test_a_url_is_refused_by_its_scheme_whatever_local_folders_there_are(url: str) -> None:
+def test_an_unknown_scheme_is_refused_by_name_whatever_local_folders_there_are(url: str) -> None:
     scheme = url.partition(":")[0]
     touch(f"{scheme}:/bucket/a.ffr", f"{scheme}:/h/a", f"{scheme}:/a")
     message = refused(url)
     assert url in message
-    assert f"{scheme}:// is not supported" in message
+    assert f'the scheme "{scheme}"' in message
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/a.ffr", "S3://b/a.ffr", "gs://b/a.recordio", "http://h/a", "abfss://c@h/a.ffr"]
+)
+def test_the_url_of_an_object_is_not_looked_up(url: str) -> None:
+    assert expand(url) == [FileRange(url)]
+    assert expand(OwnPath(url)) == [FileRange(url)]
+    assert expand(f"{url}[2:5]") == [FileRange(url, 2, 5)]
+
+
+def test_the_url_of_a_local_file_is_a_local_path() -> None:
+    touch("a b.recordio", *before("s", 2))
+    here = os.getcwd()
+    assert names(f"file://{here}/a%20b.recordio") == [f"{here}/a b.recordio"]
+    assert names(f"file://localhost{here}/s@2") == [f"{here}/{name}" for name in before("s", 2)]
+    assert "is not the URL of a local file" in refused("file://host/a.ffr")
 
 
 def test_a_drive_letter_is_not_a_url() -> None:
@@ -105,9 +122,10 @@ def test_a_drive_letter_is_not_a_url() -> None:
         expand("Q://no/such.ffr")
 
 
-def test_a_url_within_a_list_is_refused() -> None:
+def test_a_list_can_mix_local_paths_and_urls() -> None:
     touch("a.recordio")
-    assert "s3://b/c" in refused(["a.recordio", "s3://b/c"])
+    assert names(["a.recordio", "s3://b/c.recordio"]) == ["a.recordio", "s3://b/c.recordio"]
+    assert "ftp" in refused(["a.recordio", "ftp://b/c"])
 
 
 # Path objects

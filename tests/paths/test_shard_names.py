@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from anyrecord._paths import existing_shards, shard_paths
+from anyrecord._shard_names import existing_shards, shard_paths
 
 from paths.naming import not_on_windows, touch
 

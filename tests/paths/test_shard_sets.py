@@ -8,7 +8,8 @@ from pathlib import Path
 
 import anyrecord
 import pytest
-from anyrecord._paths import RECORD_SUFFIXES, expand, shard_paths
+from anyrecord._paths import expand
+from anyrecord._shard_names import RECORD_SUFFIXES, shard_paths
 
 from paths.naming import after, before, names, not_found, not_on_windows, refused, touch
 

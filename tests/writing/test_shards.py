@@ -8,7 +8,7 @@ from typing import Any
 import anyrecord
 import pytest
 from anyrecord import ClosedError
-from anyrecord._paths import shard_paths
+from anyrecord._shard_names import shard_paths
 
 from writing.folders import names, temporary
 

@@ -65,7 +65,7 @@ impl<'a> Listener<'a> {
 }
 
 fn inputs(files: Vec<(PathBuf, u64, Option<u64>)>, options: &Opening) -> PyResult<Vec<Input>> {
-    let files = options.locations(files).map_err(Failure)?.into_iter();
+    let files = options.locations(files)?.into_iter();
     Ok(files.map(|(location, range)| Input { location, range }).collect())
 }
 

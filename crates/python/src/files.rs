@@ -4,7 +4,7 @@ use crate::errors::{Failure, external};
 use crate::file_like::FileLike;
 use crate::gil;
 use crate::opening::{Opening, with_cx};
-use crate::remote::location;
+use crate::remote::Places;
 use anyrecord::Cx;
 use anyrecord::shard::RecordRange;
 use anyrecord::storage::Storage;
@@ -81,7 +81,7 @@ pub fn verify_path(
     options: Opening,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let location = options.storage_options().and_then(|storage| location(path, &storage)).map_err(Failure)?;
+    let location = Places::new(&options)?.location(path)?;
     let open = |cx: &Cx<'_>| location.open(Io::Plain, FirstPart::Beginning, cx);
     let file = gil::detach(py, || with_cx(&options.options().limits, open)).map_err(Failure)?;
     verify(py, &*file.storage, parts, &options, progress)

@@ -22,6 +22,7 @@
 //! | `files` | `verify` |
 //! | `convert` | `convert` and `build_index` |
 //! | `salvage` | `salvage` |
+//! | `remote`, `stored` | URLs; objects that Python objects read |
 
 mod convert;
 mod damage;
@@ -41,6 +42,7 @@ mod publishing;
 mod records;
 mod remote;
 mod salvage;
+mod stored;
 mod temporaries;
 mod views;
 mod waiters;
@@ -121,6 +123,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(salvage::salvage_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(remote::check_url, m)?)?;
     m.add_function(wrap_pyfunction!(remote::list_objects, m)?)?;
+    m.add_function(wrap_pyfunction!(remote::object_sizes, m)?)?;
     m.add_function(wrap_pyfunction!(remote::put_object, m)?)?;
     m.add_function(wrap_pyfunction!(views::order_of, m)?)?;
     m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;

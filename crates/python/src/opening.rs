@@ -5,7 +5,7 @@ use crate::errors::Failure;
 use crate::file_like::FileLike;
 use crate::gil;
 use crate::interrupts::{self, Interrupts};
-use crate::remote::location;
+use crate::remote::Places;
 use anyrecord::format::{ReadOptions, Table, TableHome};
 use anyrecord::reader::Reader;
 use anyrecord::shard::{RecordRange, Shard, Source as OpenSource};
@@ -14,7 +14,6 @@ use anyrecord::storage::file::Io;
 use anyrecord::storage::file_set::FileSet;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
-use anyrecord::storage::remote::options::StorageOptions;
 use anyrecord::view::View;
 use anyrecord::{Budget, Cx, Limits};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -50,24 +49,18 @@ pub struct Opening {
     pub threads: Option<usize>,
     pub reads_on: bool,
     pub storage: Vec<(String, String)>,
+    pub store: Option<Py<PyAny>>,
 }
 
 impl Opening {
-    /// The options of object stores.
-    pub fn storage_options(&self) -> anyrecord::Result<Arc<StorageOptions>> {
-        StorageOptions::new(self.storage.iter().cloned()).map(Arc::new)
-    }
-
     /// The locations of files: paths and URLs.
     pub fn locations(
         &self,
         files: Vec<(PathBuf, u64, Option<u64>)>,
-    ) -> anyrecord::Result<Vec<(Location, RecordRange)>> {
-        let storage = self.storage_options()?;
+    ) -> PyResult<Vec<(Location, RecordRange)>> {
+        let places = Places::new(self)?;
         let files = files.into_iter();
-        files
-            .map(|(path, start, stop)| Ok((location(path, &storage)?, RecordRange { start, stop })))
-            .collect()
+        files.map(|(path, start, stop)| Ok((places.location(path)?, RecordRange { start, stop }))).collect()
     }
 
     pub fn options(&self) -> ReadOptions {
@@ -113,7 +106,7 @@ pub fn open_paths(
     options: &Bound<'_, PyAny>,
 ) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
-    let files = opening.locations(files).map_err(Failure)?;
+    let files = opening.locations(files)?;
     let (format, reading) = (opening.format.as_deref(), opening.options());
     let open = |cx: &Cx<'_>| anyrecord::open::open_files(files, format, reading, cx);
     let opened = gil::detach(py, || with_cx(&reading.limits, open));
@@ -148,6 +141,9 @@ pub fn open_bytes(
     open_storage(py, Arc::new(Memory::new(name, bytes)), options)
 }
 
+/// An entry of [`Source::files`].
+type NamedFile = (OsString, u64, u64, String, Option<OsString>);
+
 /// An entry of [`Source::files`], as a pickle stores it.
 type SavedFile = (PathBuf, u64, u64, String);
 
@@ -162,10 +158,10 @@ pub fn restore(
     let opening: Opening = options.extract()?;
     let reading = opening.options();
     let shared = FileSet::new(&reading.limits);
-    let storage = opening.storage_options().map_err(Failure)?;
+    let places = Places::new(&opening)?;
     let mut shards = Vec::with_capacity(files.len());
     for (path, first, records, format) in files {
-        let location = location(path, &storage).map_err(Failure)?;
+        let location = places.location(path)?;
         shards.push(Arc::new(Shard::later(location, first, records, &format, reading, shared.clone())));
     }
     let mut source = source(shards, options)?;
@@ -229,14 +225,17 @@ impl Source {
     }
 
     /// `(path or name, first record, records, format, absolute path)` of each file. The last is None if it has no path.
-    fn files(&self) -> Vec<(OsString, u64, u64, String, Option<OsString>)> {
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<NamedFile>> {
+        // The names in a store are paths: together with the options, they can be opened again.
+        let is_stored = !self.options.getattr(py, "store")?.is_none(py);
         let named = |s: &Shard| s.path().map_or_else(|| s.name().into(), |path| path.into());
         let absolute = |s: &Shard| match s.location().as_url() {
             Some(url) => Some(url.as_given().into()),
+            None if is_stored => Some(s.name().into()),
             None => s.absolute().map(Into::into),
         };
         let shards = self.reader.shards().iter();
-        shards.map(|s| (named(s), s.first(), s.records(), s.format().to_owned(), absolute(s))).collect()
+        Ok(shards.map(|s| (named(s), s.first(), s.records(), s.format().to_owned(), absolute(s))).collect())
     }
 
     /// `(path, warning)` of each file whose format has a warning.

@@ -2,23 +2,72 @@
 
 use crate::errors::Failure;
 use crate::gil;
-use crate::opening::with_cx;
-use anyrecord::Limits;
+use crate::opening::{Opening, with_cx};
+use crate::stored::StoredFile;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::remote::list;
+use anyrecord::storage::remote::open::FirstPart;
 use anyrecord::storage::remote::options::StorageOptions;
 use anyrecord::storage::remote::url::{RemoteUrl, scheme};
+use anyrecord::{Cx, Limits};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a file is: a URL, or else a local path.
-pub fn location(path: PathBuf, options: &Arc<StorageOptions>) -> anyrecord::Result<Location> {
-    match path.to_str().filter(|text| scheme(text).is_some()) {
-        Some(text) => Ok(Location::Url { url: RemoteUrl::parse(text)?, options: options.clone() }),
-        None => Ok(Location::path(path)),
+/// What names of files are about.
+pub struct Places {
+    options: Arc<StorageOptions>,
+    /// An `anyrecord._stores.StoreFiles`. It reads all files.
+    store: Option<Py<PyAny>>,
+}
+
+impl Places {
+    pub fn new(opening: &Opening) -> PyResult<Self> {
+        let options = StorageOptions::new(opening.storage.iter().cloned()).map_err(Failure)?;
+        let store = gil::call_here(|py| opening.store.as_ref().map(|store| store.clone_ref(py)));
+        Ok(Places { options: Arc::new(options), store })
+    }
+
+    /// Where a file is: in the store if there is one, or else a URL, or else a local path.
+    pub fn location(&self, path: PathBuf) -> PyResult<Location> {
+        match (&self.store, path.to_str()) {
+            (Some(store), Some(text)) => {
+                Ok(Location::Handed(Arc::new(StoredFile::open(store, text.to_owned())?)))
+            }
+            (_, Some(text)) if scheme(text).is_some() => {
+                let url = RemoteUrl::parse(text).map_err(Failure)?;
+                Ok(Location::Url { url, options: self.options.clone() })
+            }
+            _ => Ok(Location::path(path)),
+        }
     }
 }
+
+/// How many objects are asked for their sizes together. The first bytes of each come with its size.
+const SIZES: usize = 64;
+
+/// The size of each object.
+#[pyfunction]
+pub fn object_sizes(py: Python<'_>, urls: Vec<String>, storage: Vec<(String, String)>) -> PyResult<Vec<u64>> {
+    let (options, limits) = (StorageOptions::new(storage).map_err(Failure)?, Limits::default());
+    let options = Arc::new(options);
+    let parse = |url: &String| Ok(Location::Url { url: RemoteUrl::parse(url)?, options: options.clone() });
+    let locations = urls.iter().map(parse).collect::<anyrecord::Result<Vec<_>>>().map_err(Failure)?;
+    let objects: Vec<_> = locations.iter().map(|location| (location, FirstPart::Beginning)).collect();
+    let ask = |cx: &Cx<'_>| -> anyrecord::Result<Vec<u64>> {
+        let mut sizes = Vec::with_capacity(objects.len());
+        for objects in objects.chunks(SIZES) {
+            for opened in Location::open_objects(objects, cx)? {
+                sizes.push(opened?.storage.len());
+            }
+        }
+        Ok(sizes)
+    };
+    Ok(gil::detach(py, || with_cx(&limits, ask)).map_err(Failure)?)
+}
+
+/// A URL, and the size of its object.
+type ObjectSize = (String, u64);
 
 /// What is under a URL: `(URL, size)` of each object, and the URL of each folder. `deep`: objects of all folders below.
 #[pyfunction]
@@ -27,7 +76,7 @@ pub fn list_objects(
     url: &str,
     deep: bool,
     storage: Vec<(String, String)>,
-) -> PyResult<(Vec<(String, u64)>, Vec<String>)> {
+) -> PyResult<(Vec<ObjectSize>, Vec<String>)> {
     let url = RemoteUrl::parse(url).map_err(Failure)?;
     let (storage, limits) = (StorageOptions::new(storage).map_err(Failure)?, Limits::default());
     let listed = gil::detach(py, || {

@@ -5,7 +5,7 @@ use crate::errors::Failure;
 use crate::file_like::FileLike;
 use crate::gil;
 use crate::opening::{Opening, with_cx};
-use crate::remote::location;
+use crate::remote::Places;
 use crate::writer::Writer;
 use anyrecord::Cx;
 use anyrecord::convert::{Shards, Split};
@@ -98,9 +98,9 @@ pub fn salvage_paths<'py>(
     paths: Vec<PathBuf>,
     saving: Saving<'py>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
-    let storage = saving.reading.storage_options().map_err(Failure)?;
-    let locations = paths.into_iter().map(|path| location(path, &storage)).collect::<anyrecord::Result<_>>();
-    salvage(py, locations.map_err(Failure)?, &saving, saving.total)
+    let places = Places::new(&saving.reading)?;
+    let locations = paths.into_iter().map(|path| places.location(path)).collect::<PyResult<_>>()?;
+    salvage(py, locations, &saving, saving.total)
 }
 
 /// Salvages a Python file object.

@@ -98,6 +98,7 @@ class Played(Server):
         self._connections = 0
         self._sockets: set[socket.socket] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._errors: list[BaseException] = []
 
     @property
@@ -183,12 +184,20 @@ class Played(Server):
         server = await asyncio.start_server(self._begin, sock=self._listener, limit=HEAD_BYTES)
         await self._stop.wait()
         server.close()
+        for _ in range(5):  # a connection that is just being accepted becomes a task in some steps of the loop
+            await asyncio.sleep(0)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A connection that came at the last moment was never served, and one that is closing may still have to send.
+        for writer in self._writers:
+            writer.transport.abort()
+        for _ in range(3):  # the loop closes a socket some steps after it was told to
+            await asyncio.sleep(0)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
+        self._writers.add(writer)
         task = asyncio.create_task(self._serve(Connection(reader, writer), self._connections))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import anyrecord
+from anyrecord.compat._types import StrPath, exact, is_url
+from anyrecord.compat.array_record._options import ReaderOptions
 
 __all__ = ["Instruction", "open_all", "open_one"]
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class Instruction(NamedTuple):
@@ -23,22 +22,22 @@ class Instruction(NamedTuple):
     end: int | None = None
 
 
-def open_one(path: str, table: Literal["memory", "disk"] = "memory") -> anyrecord.Records:
+def open_one(path: str, options: ReaderOptions) -> anyrecord.Records:
     """Opens the records of one file."""
     _check(path)
-    return anyrecord.open(path, format="array_record", table=table)
+    return anyrecord.open(exact(path), format="array_record", table=options.table, storage=options.storage)
 
 
-def open_all(instructions: Sequence[Instruction], table: Literal["memory", "disk"]) -> anyrecord.Records:
+def open_all(instructions: Sequence[Instruction], options: ReaderOptions) -> anyrecord.Records:
     """Opens the records of all files as one sequence."""
     names = [_name(instruction) for instruction in instructions]
-    return anyrecord.open(names, format="array_record", table=table)
+    return anyrecord.open(names, format="array_record", table=options.table, storage=options.storage)
 
 
 def _check(path: str) -> None:
     """Raises if the file does not exist. `anyrecord.open` would take such a name for a pattern."""
-    if _URL.match(path):
-        return
+    if is_url(path):
+        return  # opening it is the check
     if not path:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if os.path.isdir(path):
@@ -46,12 +45,12 @@ def _check(path: str) -> None:
     os.stat(path)
 
 
-def _name(instruction: Instruction) -> str:
+def _name(instruction: Instruction) -> StrPath:
     path, start, end = instruction
     _check(path)
     if end is None:
-        return path
+        return exact(path)
     name = f"{path}[{start}:{end}]"
-    if os.path.lexists(name):
+    if not is_url(path) and os.path.lexists(name):
         raise FileExistsError(errno.EEXIST, "this can be a range or a file of that name; rename the file", name)
     return name

@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["ReaderOptions", "reader_options", "writer_options"]
@@ -221,13 +221,17 @@ class ReaderOptions:
     """The options of a reader that have an effect here."""
 
     table: Literal["memory", "disk"] = "memory"
+    storage: dict[str, int] = field(default_factory=dict)
+    """How objects are read: `storage=` of `anyrecord.open`."""
 
 
 def reader_options(options: str) -> ReaderOptions:
     """Checks the option string of a reader.
 
-    >>> reader_options("readahead_buffer_size:16MB,index_storage_option:offloaded")
-    ReaderOptions(table='disk')
+    >>> reader_options("max_parallelism:8,index_storage_option:offloaded")
+    ReaderOptions(table='disk', storage={'max_requests': 8})
+    >>> reader_options("readahead_buffer_size:16MB").storage
+    {'readahead_bytes': 16777216, 'max_bytes_in_flight': 16777216}
     """
     seen: dict[str, Any] = {}
     for key, value in _items(options):
@@ -238,4 +242,15 @@ def reader_options(options: str) -> ReaderOptions:
     table: Literal["memory", "disk"] = seen.get("index_storage_option", "memory")
     if table == "disk" and seen.get("footer_prefetch_bytes"):
         raise ValueError("footer_prefetch_bytes > 0 is only supported with index_storage_option:in_memory.")
-    return ReaderOptions(table)
+    return ReaderOptions(table, _storage(seen.get("max_parallelism"), seen.get("readahead_buffer_size")))
+
+
+def _storage(requests: int | None, readahead: int | None) -> dict[str, int]:
+    """What two of the options mean for object stores. For local files they have no effect."""
+    options: dict[str, int] = {}
+    if requests is not None:
+        options["max_requests"] = max(1, requests)
+    if readahead is not None:
+        options["readahead_bytes"] = readahead
+        options["max_bytes_in_flight"] = max(1, readahead)
+    return options

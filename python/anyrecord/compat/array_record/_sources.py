@@ -8,11 +8,12 @@ import operator
 import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from typing import Literal, Protocol, SupportsIndex
+from typing import Protocol, SupportsIndex
 
 import anyrecord
 from anyrecord.compat.array_record._failures import FAILURES
 from anyrecord.compat.array_record._files import Instruction, open_all, open_one
+from anyrecord.compat.array_record._options import ReaderOptions
 
 __all__ = ["Readable", "open_source", "opening"]
 
@@ -42,7 +43,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def open_source(instructions: Sequence[Instruction], table: Literal["memory", "disk"], num_records: int) -> Readable:
+def open_source(instructions: Sequence[Instruction], options: ReaderOptions, num_records: int) -> Readable:
     """Opens the files now.
 
     If a file is missing, damaged or shorter than its instruction says, the other files must still be readable. Then
@@ -51,11 +52,11 @@ def open_source(instructions: Sequence[Instruction], table: Literal["memory", "d
     wanted = [instruction for instruction in instructions if instruction.start != instruction.end]
     whole = all(instruction.end is None for instruction in instructions)
     try:
-        records = open_all(wanted, table)
+        records = open_all(wanted, options)
     except (*FAILURES, ValueError):
         if whole:
             raise
-        return SeparateFiles(wanted, table)
+        return SeparateFiles(wanted, options)
     if len(records) != num_records:
         raise RuntimeError(
             f"the files had {num_records} records when this source was created and have {len(records)} now; "
@@ -67,9 +68,9 @@ def open_source(instructions: Sequence[Instruction], table: Literal["memory", "d
 class SeparateFiles:
     """Files that are opened one by one, each when it is first read."""
 
-    def __init__(self, instructions: Sequence[Instruction], table: Literal["memory", "disk"]) -> None:
+    def __init__(self, instructions: Sequence[Instruction], options: ReaderOptions) -> None:
         self._instructions = instructions
-        self._table: Literal["memory", "disk"] = table
+        self._options = options
         self._files: list[anyrecord.Records | None] = [None] * len(instructions)
         self._ends = list(itertools.accumulate((end or 0) - start for _, start, end in instructions))
 
@@ -85,7 +86,7 @@ class SeparateFiles:
     def _file(self, number: int) -> anyrecord.Records:
         records = self._files[number]
         if records is None:
-            records = self._files[number] = open_one(self._instructions[number].filename, self._table)
+            records = self._files[number] = open_one(self._instructions[number].filename, self._options)
         return records
 
     def __getitem__(self, key: SupportsIndex, /) -> bytes:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import anyrecord
-from anyrecord.compat._types import StrPath
+from anyrecord.compat._types import StrPath, exact, is_url
 from anyrecord.compat.ffrecord.table import Table, read_table
 from anyrecord.compat.runtime_errors import runtime_error
 
@@ -40,7 +40,8 @@ class FileReader:
         self._fnames = _file_names(fname)
         self._check_data = bool(check_data)
         try:
-            self._records = anyrecord.open(self._fnames, format="ffrecord", checksums=self._check_data)
+            paths = [exact(name) for name in self._fnames]
+            self._records = anyrecord.open(paths, format="ffrecord", checksums=self._check_data)
         except anyrecord.RecordError as error:
             raise runtime_error(_line_for_open(error), error) from error
         except OSError as error:
@@ -161,7 +162,10 @@ def _array(record: bytes) -> Sample:
 def _file_names(fname: Any) -> list[str]:
     if isinstance(fname, list | tuple):
         names = [_name(path) for path in fname]
-    elif os.path.isdir(name := _name(fname)):
+    elif is_url(name := _name(fname)) and not _has_suffix(name):
+        with anyrecord.open(f"{name.rstrip('/')}/*.ffr", format="ffrecord") as records:
+            names = records.paths
+    elif os.path.isdir(name):
         names = sorted(str(path) for path in Path(name).glob("*.ffr"))
         if not names:
             few = [os.path.join(name, inside) for inside in sorted(os.listdir(name))[:16]]
@@ -171,13 +175,20 @@ def _file_names(fname: Any) -> list[str]:
     if not names:
         raise AssertionError("At least one .ffr file as input")
     for name in names:
+        if is_url(name) and _has_suffix(name):
+            continue  # opening it is the check
         if not os.path.exists(name):
             raise AssertionError(f"{name} does not exist")
         if not os.path.isfile(name):
             raise AssertionError(f"{name} is not a file")
-        if os.path.splitext(name)[1] != ".ffr":
+        if not _has_suffix(name):
             raise AssertionError(f"{name} does not end with .ffr{_of_another_format([name])}")
     return names
+
+
+def _has_suffix(name: str) -> bool:
+    path = name.partition("?")[0] if is_url(name) else name  # a signed URL ends in a query
+    return os.path.splitext(path)[1] == ".ffr"
 
 
 def _of_another_format(paths: list[str]) -> str:

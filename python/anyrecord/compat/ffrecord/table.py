@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+import anyrecord
+from anyrecord.compat._types import exact, is_url
 from anyrecord.compat.runtime_errors import MismatchError, TruncatedFileError
 
 __all__ = ["Table", "read_table"]
@@ -28,6 +30,8 @@ class Table(NamedTuple):
 
 def read_table(path: str, *, check: bool) -> Table:
     """Reads the table of a file. Verifies the checksum of the table if `check`."""
+    if is_url(path):
+        return _table_of_url(path, check)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_HEADER_BYTES)
@@ -50,3 +54,12 @@ def read_table(path: str, *, check: bool) -> Table:
                 found=f"{computed:#010x}",
             )
     return Table(checksums.astype(np.uint32), np.append(offsets, size).astype(np.int64))
+
+
+def _table_of_url(path: str, check: bool) -> Table:
+    """The same facts from the records: there is no other access to the bytes of an object."""
+    with anyrecord.open(exact(path), format="ffrecord", checksums=check) as records:
+        begin = _HEADER_BYTES + _ENTRY_BYTES * len(records)
+        offsets = begin + np.concatenate([[0], np.cumsum(np.asarray(records.sizes(), np.int64))])
+        checksums = np.array([zlib.crc32(record) for record in records], np.uint32)
+    return Table(checksums, offsets.astype(np.int64))

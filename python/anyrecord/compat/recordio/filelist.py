@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Self, SupportsIndex
 
 import anyrecord
-from anyrecord.compat.recordio.source import StrPath, path_text, records_of, regular_file
+from anyrecord.compat.recordio.source import StrPath, identity_of, path_text, records_of
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileList"]
@@ -41,7 +41,7 @@ class FileList:
             return
         for name in names:
             try:
-                regular_file(name)
+                identity_of(name)
             except (OSError, ValueError) as error:
                 raise runtime_error(f"open {name}: {getattr(error, 'strerror', error)}", error) from error
         try:
@@ -86,7 +86,7 @@ class FileList:
 
 def _counts(records: anyrecord.Records, paths: list[str]) -> dict[str, int]:
     """How many records each of the distinct paths has. A binary search finds where each file begins."""
-    numbers = {path: number for number, path in enumerate(paths)}
+    numbers = {path: number for number, path in enumerate(records.paths)}
     begins = [
         bisect_left(range(len(records)), number, key=lambda index: numbers[records.locate(index).path])
         for number in range(len(paths))

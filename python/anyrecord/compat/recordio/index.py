@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import operator
-import os
 from typing import Any, BinaryIO, Self, SupportsIndex
 
 import anyrecord
-from anyrecord.compat.recordio.source import StrPath, chunks_of, file_object, path_text, records_of, regular_file
+from anyrecord.compat.recordio.source import StrPath, chunks_of, file_object, identity_of, path_text, records_of
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["Index", "load_index"]
@@ -33,7 +32,7 @@ class Index:
     def __init__(self, path: StrPath) -> None:
         name = path_text(path)
         try:
-            identity = _identity(regular_file(name))
+            identity = identity_of(name)
             records = records_of(name)
         except (OSError, ValueError, anyrecord.RecordError) as error:
             raise runtime_error(f"Failed to read index from recordio file: {name}", error) from error
@@ -82,7 +81,7 @@ class Index:
     def _records_of_path(self, path: str) -> anyrecord.Records:
         """The records of `path`. Raises FormatError if this is the index of another file."""
         records = self._opened()
-        if _identity(regular_file(path)) == self._identity:
+        if identity_of(path) == self._identity:
             return records
         return self._checked(records_of(path))
 
@@ -131,7 +130,3 @@ def load_index(file: BinaryIO) -> Index:
     index = Index.__new__(Index)
     index._fill(records, file)
     return index
-
-
-def _identity(state: os.stat_result) -> tuple[int, int, int, int]:
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns

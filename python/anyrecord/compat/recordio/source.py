@@ -9,11 +9,11 @@ import os
 from typing import Any, SupportsIndex
 
 import anyrecord
-from anyrecord.compat._types import StrPath
+from anyrecord.compat._types import StrPath, exact, is_url
 from anyrecord.compat.recordio.shared_file import SharedFile
 from anyrecord.compat.runtime_errors import runtime_error
 
-__all__ = ["StrPath", "bounds", "chunks_of", "file_object", "path_text", "read_error", "records_of", "regular_file"]
+__all__ = ["StrPath", "bounds", "chunks_of", "file_object", "identity_of", "path_text", "read_error", "records_of"]
 
 
 def path_text(path: Any) -> str:
@@ -25,12 +25,17 @@ def path_text(path: Any) -> str:
     return text
 
 
-def regular_file(path: str) -> os.stat_result:
-    """The status of the file with exactly this name. `*`, `@` and brackets have no special meaning here."""
+def identity_of(path: str) -> object:
+    """What identifies the file with exactly this name. `*`, `@` and brackets have no special meaning here.
+
+    Raises OSError if there is no such local file. A URL is not looked up.
+    """
+    if is_url(path):
+        return path
     state = os.stat(path)
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    return state
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def file_object(file: Any, method: str) -> Any:
@@ -44,6 +49,10 @@ def records_of(source: Any) -> anyrecord.Records:
     """Opens the records of a path, of several paths, or of an open file."""
     if hasattr(source, "read") and not isinstance(source, io.BytesIO):  # the bytes of a BytesIO are copied
         source = SharedFile(source)
+    elif isinstance(source, list):
+        source = [exact(path) for path in source]
+    elif isinstance(source, str):
+        source = exact(source)
     return anyrecord.open(source, format="recordio")
 
 

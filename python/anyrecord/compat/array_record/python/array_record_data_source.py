@@ -24,6 +24,7 @@ from typing import Any, Protocol, Self, SupportsIndex, TypeAlias, overload, runt
 from anyrecord.compat.array_record import _flags
 from anyrecord.compat.array_record._failures import FAILURES, KeyRangeError, KeyTypeError, failure, failures
 from anyrecord.compat.array_record._files import Instruction, open_all, open_one
+from anyrecord.compat.array_record._options import ReaderOptions
 from anyrecord.compat.array_record._options import reader_options as parse_reader_options
 from anyrecord.compat.array_record._sources import Readable, open_source, opening
 from anyrecord.compat.array_record.python import array_record_module as array_record_module  # the original has it here
@@ -55,7 +56,8 @@ class ArrayRecordDataSource:
     or a sequence of those. If all are plain paths, the files are opened now to count their records. Else the files are
     opened when a record is first read; only plain paths among them are opened now to count their records.
 
-    `reader_pool_size` and most `reader_options` are accepted and have no effect: reads share one pool of threads.
+    `reader_pool_size` is accepted and has no effect: reads share one pool of threads. Of the `reader_options`,
+    `max_parallelism` and `readahead_buffer_size` bound the requests and the bytes in flight if the files are URLs.
     """
 
     _records: Any  # a Readable. None before the files are opened: then the fast read fails, and the slow one opens them
@@ -69,15 +71,15 @@ class ArrayRecordDataSource:
     ) -> None:
         instructions = [_instruction(path) for path in _as_sequence(paths)]
         self._reader_options_string = _option_string(reader_options)
-        self._table = parse_reader_options(self._reader_options_string).table
+        self._options = parse_reader_options(self._reader_options_string)
         self._paths = [instruction.filename for instruction in instructions]
         self._records = None
         with failures():
             if all(instruction.end is None for instruction in instructions):
-                self._records = open_all(instructions, self._table)
+                self._records = open_all(instructions, self._options)
                 self._num_records = len(self._records)
             else:
-                instructions = [_counted(instruction) for instruction in instructions]
+                instructions = [_counted(instruction, self._options) for instruction in instructions]
                 self._num_records = sum((end or 0) - start for _, start, end in instructions)
         self._read_instructions = instructions
 
@@ -155,7 +157,7 @@ class ArrayRecordDataSource:
             with opening(), failures():
                 records = self._records
                 if records is None:
-                    records = open_source(self._read_instructions, self._table, self._num_records)
+                    records = open_source(self._read_instructions, self._options, self._num_records)
                     self._records = records
         return records
 
@@ -196,10 +198,10 @@ def _instruction(path: PathLikeOrFileInstruction) -> Instruction:
     return found
 
 
-def _counted(instruction: Instruction) -> Instruction:
+def _counted(instruction: Instruction, options: ReaderOptions) -> Instruction:
     if instruction.end is not None:
         return instruction
-    return instruction._replace(end=len(open_one(instruction.filename)))
+    return instruction._replace(end=len(open_one(instruction.filename, options)))
 
 
 def _option_string(options: Mapping[str, object] | str | None) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn, SupportsIndex, overload
 
 import anyrecord
+from anyrecord.compat._types import exact
 from anyrecord.compat.array_record._failures import FAILURES, BatchIndexError, RangeError, failure, failures
 from anyrecord.compat.array_record._files import open_one
 from anyrecord.compat.array_record._options import reader_options, writer_options
@@ -105,10 +106,10 @@ class ArrayRecordReader:
     Reads with arguments do not change the position of `read()`. Many threads can use one reader at the same time.
     """
 
-    __slots__ = ("__weakref__", "_cursor", "_error", "_is_open", "_options", "_path", "_records")
+    __slots__ = ("__weakref__", "_cursor", "_error", "_is_open", "_options", "_path", "_reading", "_records")
 
     def __init__(self, path: str | bytes, options: str | bytes = "", **kwargs: Any) -> None:
-        table = reader_options(_text("options", options)).table
+        self._reading = reader_options(_text("options", options))
         buffer_size = kwargs.get("file_reader_buffer_size", 0)
         if not isinstance(buffer_size, SupportsIndex):
             raise RuntimeError(f"file_reader_buffer_size must be an int, not {type(buffer_size).__name__}")
@@ -119,7 +120,7 @@ class ArrayRecordReader:
         self._cursor: Iterator[bytes] = iter(())
         self._options: tuple[str | None] | None = None  # None: not read from the file yet
         try:
-            self._records = open_one(self._path, table)
+            self._records = open_one(self._path, self._reading)
             self._cursor = iter(self._records)
         except (*FAILURES, ValueError) as error:
             self._error = str(failure(error))
@@ -146,7 +147,8 @@ class ArrayRecordReader:
             return None
         if self._options is None:
             with failures():
-                self._options = (anyrecord.info(self._path, format="array_record").options,)
+                about = anyrecord.info(exact(self._path), format="array_record", storage=self._reading.storage)
+                self._options = (about.options,)
         return self._options[0]
 
     def seek(self, index: SupportsIndex, /) -> None:

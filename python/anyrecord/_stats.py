@@ -1,0 +1,41 @@
+"""`Stats`: what reading has cost so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["Stats"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What reading has cost this process so far. `Records.stats` returns it.
+
+    All numbers are about objects in stores and on web servers. The system reads local files, and does not say how.
+    """
+
+    requests: int
+    """Requests that were sent, including those that were sent again."""
+    bytes: int
+    """Bytes of objects that arrived. More than the records: gaps between near records are read, too."""
+    retries: int
+    """Requests that were sent again because they failed or stalled."""
+    waited_seconds: float
+    """How long calls waited for servers, added up over all threads."""
+    readahead_hits: int
+    """Bytes that were in memory when they were needed, because they were fetched ahead."""
+    readahead_bytes: int
+    """Bytes that were fetched ahead. Without hits, they were fetched for nothing."""
+
+    @classmethod
+    def _of(cls, counts: Mapping[str, int]) -> Stats:
+        """The counters of the core, by their names."""
+        return cls(
+            requests=counts["requests"],
+            bytes=counts["bytes"],
+            retries=counts["retries"],
+            waited_seconds=counts["waited_us"] / 1e6,
+            readahead_hits=counts["readahead_hits"],
+            readahead_bytes=counts["readahead_bytes"],
+        )

@@ -1,0 +1,273 @@
+"""Where files are looked for: the local file system, an object store, or a Python object that reads files.
+
+A tree lists folders and finds the matches of a glob. It knows nothing about shards and formats.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from fnmatch import translate
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from anyrecord import _core
+from anyrecord._locations import scheme_of, shown
+from anyrecord._publishing import refuse_unfinished, refuse_unfinished_file, refuse_unfinished_matches
+
+if TYPE_CHECKING:
+    from anyrecord._stores import StoreFiles
+
+__all__ = ["LOCAL", "Entry", "Found", "LocalTree", "ObjectTree", "StoreTree", "Tree", "UrlTree"]
+
+_MAGIC = re.compile(r"[*?[]")
+
+
+class Entry(NamedTuple):
+    """Something in a folder that can be opened."""
+
+    name: str
+    """Its name in the folder."""
+    path: str
+    """Its path, or its URL."""
+    size: int | None
+    """None: not known without a request or a system call."""
+
+
+class Found(NamedTuple):
+    """The matches of a glob, sorted by path."""
+
+    files: list[Entry]
+    has_folders: bool
+    """Whether folders match, too."""
+
+
+class Tree(Protocol):
+    """What finding files needs of a file tree."""
+
+    is_local: bool
+
+    def split(self, path: str) -> tuple[str, str]:
+        """The folder and the name of a path. `join` joins them again."""
+
+    def join(self, folder: str, name: str) -> str:
+        """The path of a name in a folder."""
+
+    def shown(self, path: str) -> str:
+        """A path as errors show it."""
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        """The files in a folder, and broken links. Nothing if there is no such folder."""
+
+    def has_magic(self, path: str) -> bool:
+        """Whether a path is a glob."""
+
+    def glob(self, pattern: str) -> Found:
+        """The files that match."""
+
+    def refuse_unfinished(self, folder: str, concerns: Callable[[str], object] | None = None) -> None:
+        """Raises PublishError if files of the folder are being published, and `concerns` is true for one of them."""
+
+    def refuse_unfinished_file(self, path: str) -> None:
+        """Raises PublishError if this file is being published, or shards of it."""
+
+    def refuse_unfinished_matches(self, pattern: str) -> None:
+        """Raises PublishError if a file that the glob would match is being published."""
+
+
+class LocalTree:
+    """The local file system."""
+
+    is_local = True
+
+    refuse_unfinished = staticmethod(refuse_unfinished)
+    refuse_unfinished_file = staticmethod(refuse_unfinished_file)
+    refuse_unfinished_matches = staticmethod(refuse_unfinished_matches)
+
+    def split(self, path: str) -> tuple[str, str]:
+        return os.path.split(path)
+
+    def join(self, folder: str, name: str) -> str:
+        return os.path.join(folder, name)
+
+    def shown(self, path: str) -> str:
+        return path
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        try:
+            entries = os.scandir(folder or os.curdir)
+        except FileNotFoundError:
+            return
+        with entries:
+            for entry in entries:
+                # A broken link must fail to open, not be skipped.
+                if entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path)):
+                    yield Entry(entry.name, os.path.join(folder, entry.name), None)
+
+    def has_magic(self, path: str) -> bool:
+        return _MAGIC.search(path) is not None
+
+    def glob(self, pattern: str) -> Found:
+        matches = sorted(set(glob.glob(pattern, recursive=True)))  # two ** in one pattern find a file twice
+        files = [Entry(os.path.basename(match), match, None) for match in matches if not os.path.isdir(match)]
+        return Found(files, has_folders=len(files) < len(matches))
+
+
+LOCAL = LocalTree()
+
+
+class ObjectTree:
+    """Objects. Folders exist only as prefixes of their names. Nothing is ever half published."""
+
+    is_local = False
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bool], tuple[list[Entry], list[str]]] = {}
+
+    def parts(self, path: str) -> tuple[str, str]:
+        """The store, and the name of an object in it: `("s3://bucket/", "data/train.ffr")`."""
+        raise NotImplementedError
+
+    def listed(self, folder: str, deep: bool) -> tuple[list[tuple[str, int]], list[str]]:
+        """The objects under a folder, each with its size, and the folders, unless all levels are listed."""
+        raise NotImplementedError
+
+    def shown(self, path: str) -> str:
+        return shown(path)
+
+    def split(self, path: str) -> tuple[str, str]:
+        store, name = self.parts(path)
+        folder, slash, base = name.rpartition("/")
+        return store + folder + slash, base
+
+    def join(self, folder: str, name: str) -> str:
+        return folder + name if not folder or folder.endswith("/") else f"{folder}/{name}"
+
+    def has_magic(self, path: str) -> bool:
+        return _MAGIC.search(self.parts(path)[1]) is not None
+
+    def entries(self, folder: str) -> Iterator[Entry]:
+        yield from self._below(folder, deep=False)[0]
+
+    def has_folders(self, path: str) -> bool:
+        """Whether a name without a slash at its end can be a folder."""
+        return True
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there are objects in a folder of that name. It takes a request."""
+        files, folders = self._below(path, deep=False)
+        return bool(files or folders)
+
+    def glob(self, pattern: str) -> Found:
+        store, name = self.parts(pattern)
+        names = name.split("/")
+        fixed = next((at for at, part in enumerate(names) if _MAGIC.search(part)), len(names) - 1)
+        wanted = tuple(names[fixed:])
+        files, folders = self._below(store + "/".join(names[:fixed]), deep=len(wanted) > 1 or wanted == ("**",))
+        matches = [entry for entry in files if _matches(tuple(entry.name.split("/")), wanted)]
+        found = [Entry(entry.name.rpartition("/")[2], entry.path, entry.size) for entry in matches]
+        found.sort(key=lambda entry: entry.path)
+        return Found(found, any(_matches((folder,), wanted) for folder in folders))
+
+    def _below(self, folder: str, *, deep: bool) -> tuple[list[Entry], list[str]]:
+        """What is in a folder, by names that are relative to it. Each folder is listed once."""
+        key = folder.rstrip("/"), deep
+        if key in self._known:
+            return self._known[key]
+        objects, folders = self.listed(folder, deep)
+        prefix = self.parts(folder)[1].rstrip("/")
+        prefix = f"{prefix}/" if prefix else ""
+        found = []
+        for path, size in objects:
+            name = self.parts(path)[1]
+            # Some programs store an empty object with the name of a folder.
+            if name.startswith(prefix) and len(name) > len(prefix):
+                found.append(Entry(name[len(prefix) :], path, size))
+        self._known[key] = found, [self.parts(path)[1].rstrip("/")[len(prefix) :] for path in folders]
+        return self._known[key]
+
+    def refuse_unfinished(self, folder: str, concerns: Callable[[str], object] | None = None) -> None:
+        pass
+
+    def refuse_unfinished_file(self, path: str) -> None:
+        pass
+
+    def refuse_unfinished_matches(self, pattern: str) -> None:
+        pass
+
+
+class UrlTree(ObjectTree):
+    """Objects that have URLs."""
+
+    def __init__(self, options: tuple[tuple[str, str], ...]) -> None:
+        super().__init__()
+        self._options = list(options)
+
+    def parts(self, path: str) -> tuple[str, str]:
+        scheme, _, rest = path.partition("://")
+        if scheme.lower() == "memory":
+            return "memory://", rest.lstrip("/")
+        host, _, name = rest.partition("/")
+        if _is_web(path):
+            from urllib.parse import unquote  # imported here because few programs need it
+
+            name = unquote(name.partition("?")[0].partition("#")[0])
+        return f"{scheme.lower()}://{host}/", name
+
+    def has_folders(self, path: str) -> bool:
+        return not _is_web(path)
+
+    def listed(self, folder: str, deep: bool) -> tuple[list[tuple[str, int]], list[str]]:
+        try:
+            return _core.list_objects(folder, deep, self._options)
+        except OSError as error:
+            if not _is_web(folder) or isinstance(error, PermissionError) or "answered" not in str(error):
+                raise
+            text = f"the web server cannot list files ({error.strerror or error}); pass the URL of each file"
+            raise OSError(error.errno or errno.EIO, text, shown(folder)) from None
+
+
+class StoreTree(ObjectTree):
+    """Objects that a Python object reads: an obstore store or an fsspec file system."""
+
+    def __init__(self, store: StoreFiles) -> None:
+        super().__init__()
+        self._store = store
+
+    def parts(self, path: str) -> tuple[str, str]:
+        return "", path
+
+    def listed(self, folder: str, deep: bool) -> tuple[list[tuple[str, int]], list[str]]:
+        with suppress(FileNotFoundError):
+            return self._store.list(folder, deep)
+        return [], []
+
+
+def _is_web(path: str) -> bool:
+    """Whether a path is the URL of a web server, which has a query and may not list its files."""
+    return scheme_of(path) in ("http", "https")
+
+
+@lru_cache(256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+def _matches(names: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
+    """Whether a path matches, name by name, with the rules of Python's `glob`: `*` matches no hidden name."""
+    if not patterns:
+        return not names
+    first, rest = patterns[0], patterns[1:]
+    if first == "**":
+        if not rest and len(names) == 1 and not names[0].startswith("."):
+            return True
+        if _matches(names, rest):
+            return True
+        return bool(names) and not names[0].startswith(".") and _matches(names[1:], patterns)
+    if not names or (names[0].startswith(".") and not first.startswith(".")):
+        return False
+    return _compiled(first).match(names[0]) is not None and _matches(names[1:], rest)

@@ -1,0 +1,134 @@
+"""The drop-ins of the three originals read URLs, and their options take effect there."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import anyrecord
+import numpy as np
+import pytest
+from anyrecord.compat.array_record.python.array_record_data_source import ArrayRecordDataSource
+from anyrecord.compat.array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+from anyrecord.compat.ffrecord import FileReader, PackedFolder
+from anyrecord.compat.recordio import FileList, Index, Scanner
+
+from .servers import Played
+
+RECORDS = [b"%d" % i * 50 for i in range(40)]
+
+
+def file_of(format: str, records: list[bytes] = RECORDS) -> bytes:
+    out = io.BytesIO()
+    with anyrecord.create(out, format=format) as writer:
+        writer.write_many(records)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Played]:
+    """A server whose keys are in the environment: the originals have no argument for them.
+
+    There is one, because a process remembers the stores that it has made from the environment.
+    """
+    objects = {
+        "a.array_record": file_of("array_record"),
+        "b.array_record": file_of("array_record", RECORDS[:10]),
+        "data/a.ffr": file_of("ffrecord"),
+        "data/b.ffr": file_of("ffrecord", RECORDS[:10]),
+        "a.recordio": file_of("recordio"),
+        "b.recordio": file_of("recordio", RECORDS[:10]),
+    }
+    with Played(objects) as server, pytest.MonkeyPatch.context() as environment:
+        for name, value in server.storage.items():
+            environment.setenv(name.upper(), value)
+        yield server
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* build_index")
+
+
+def test_array_record_reader(server: Played) -> None:
+    reader = ArrayRecordReader(server.url("a.array_record"), "readahead_buffer_size:1MB,max_parallelism:2")
+    assert reader.ok()
+    assert (reader.num_records(), reader.read(), reader.read([7, 2])) == (40, RECORDS[0], [RECORDS[7], RECORDS[2]])
+    assert reader.read_all() == RECORDS
+    assert reader.writer_options_string()
+    missing = ArrayRecordReader(server.url("missing.array_record"))
+    assert not missing.ok()
+    with pytest.raises(RuntimeError, match="there is no such object"):
+        missing.read()
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs", "ftp"])
+def test_array_record_writer_refuses_urls(scheme: str) -> None:
+    writer = ArrayRecordWriter(f"{scheme}://bucket/a.array_record")
+    assert not writer.ok()
+    with pytest.raises(RuntimeError, match="not supported"):
+        writer.close()
+
+
+def test_array_record_data_source(server: Played) -> None:
+    a, b = server.url("a.array_record"), server.url("b.array_record")
+    assert [*ArrayRecordDataSource([a, b])] == RECORDS + RECORDS[:10]
+    part = ArrayRecordDataSource([f"{a}[10:20]", b], {"max_parallelism": 4, "readahead_buffer_size": "16MB"})
+    assert (len(part), part[3], part.__getitems__([0, 19])) == (20, RECORDS[13], [RECORDS[10], RECORDS[9]])
+
+
+def test_max_parallelism_bounds_the_requests_and_the_buffer_the_bytes(server: Played) -> None:
+    from anyrecord.compat.array_record._options import reader_options
+
+    assert reader_options("").storage == {}
+    assert reader_options("max_parallelism:0").storage == {"max_requests": 1}
+    assert reader_options("readahead_buffer_size:0").storage == {"readahead_bytes": 0, "max_bytes_in_flight": 1}
+    one = ArrayRecordReader(server.url("a.array_record"), "max_parallelism:1")
+    server.clear()
+    assert one.read([0, 39]) == [RECORDS[0], RECORDS[39]]
+    assert len({entry.connection for entry in server.log}) <= 1
+
+
+def test_ffrecord_reader(server: Played) -> None:
+    both = [server.url("data/a.ffr"), server.url("data/b.ffr")]
+    sources: list[Any] = [both[0], server.url("data"), both]
+    for source in sources:
+        with FileReader(source) as reader:
+            assert reader.read_one(3).tobytes() == RECORDS[3]
+            assert [sample.tobytes() for sample in reader.read([5, 1])] == [RECORDS[5], RECORDS[1]]
+            reader.validate()
+    assert reader.fnames == [server.url("data/a.ffr"), server.url("data/b.ffr")]
+    with open("a.ffr", "wb") as file:
+        file.write(file_of("ffrecord"))
+    local = FileReader("a.ffr")
+    assert np.array_equal(reader.get_offsets(0), local.get_offsets(0))
+    assert np.array_equal(reader.get_checksums(0), local.get_checksums(0))
+    with pytest.raises(RuntimeError, match="there is no such object"):
+        FileReader(server.url("missing.ffr"))
+
+
+def test_ffrecord_packed_folder(server: Played) -> None:
+    os.makedirs("folder")
+    with open("folder/one.txt", "w") as file:
+        file.write("text")
+    anyrecord.pack("folder", "packed.ffr")
+    with open("packed.ffr", "rb") as file:
+        server.put("packed.ffr", file.read())
+    assert PackedFolder(server.url("packed.ffr")).read("one.txt").tobytes() == b"text"
+    assert anyrecord.Folder(server.url("packed.ffr"))["one.txt"] == b"text"
+    anyrecord.unpack(server.url("packed.ffr"), "again")
+    with open("again/one.txt") as file:
+        assert file.read() == "text"
+
+
+def test_recordio_scanner_index_and_list(server: Played) -> None:
+    a, b = server.url("a.recordio"), server.url("b.recordio")
+    index = Index(a)
+    assert index.num_records() == 40
+    assert list(Scanner(a, 3, 4, index)) == RECORDS[3:7]
+    assert list(Scanner(b)) == RECORDS[:10]
+    files = FileList([a, b, a])
+    assert files.total_records() == 90
+    assert files.locate(45) == (1, *index.locate(5))
+    with pytest.raises(RuntimeError, match="there is no such object"):
+        Scanner(server.url("missing.recordio"))
