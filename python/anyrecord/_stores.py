@@ -137,7 +137,7 @@ class _Known(NamedTuple):
 
 
 class StoreFiles:
-    """Files that a Python object reads. The core calls `size`, `read` and `check`."""
+    """Files that a Python object reads. The core calls `size`, `size_if_any`, `read` and `check`."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -177,6 +177,13 @@ class StoreFiles:
         if known is None:
             known = self._objects[path] = self._asked(path)
         return known.size
+
+    def size_if_any(self, path: str) -> int | None:
+        """The size of an object. None if there is none, or if the store does not say."""
+        try:
+            return self.size(path)
+        except OSError:
+            return None
 
     def read(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """The bytes of many ranges, `(begin, end)` each. An object that was replaced is an error."""

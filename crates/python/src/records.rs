@@ -49,8 +49,13 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
         Some(size) => {
             plan.prefetch();
             let quick = size <= QUICK && reader.is_quick(&plan);
-            let read =
-                bytes_with(py, size, quick, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)));
+            // `read_quickly` counts without atomic additions: the GIL keeps other threads out.
+            let read = bytes_with(py, size, quick, |out| {
+                with_cx(reader, |cx| match quick {
+                    true => reader.read_quickly(&plan, out, cx),
+                    false => reader.read_into(&plan, out, cx),
+                })
+            });
             Ok(read.map_err(|error| plan.attribute_memory(error)).map_err(Failure)?)
         }
         None => {

@@ -1,8 +1,8 @@
 //! What the files of one data set share: the limit on open file descriptors, and one temporary file.
 
 use super::handles::Handles;
-use super::remote::stats::Stats;
 use super::spool::Spool;
+use super::stats::Stats;
 use crate::limits::Limits;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct FileSet {
     pub handles: Arc<Handles>,
     /// The temporary file.
     pub spool: Spool,
-    /// Counters of requests to servers.
+    /// Counters of what is read.
     pub stats: Arc<Stats>,
 }
 

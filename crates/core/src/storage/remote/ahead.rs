@@ -2,12 +2,12 @@
 
 use super::file::RemoteFile;
 use super::runtime;
-use super::stats::Stats;
 use super::transfer::plan;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::process::{self, PerProcess};
 use crate::storage::ReadOp;
+use crate::storage::stats::Stats;
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

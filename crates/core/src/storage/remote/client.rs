@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService};
 use object_store::{ClientConfigKey, ClientOptions};
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -33,8 +34,9 @@ pub async fn with_answer<T>(requests: impl Future<Output = T>) -> (T, Answer) {
 #[derive(Debug)]
 pub struct Connector {
     pub follow_redirects: bool,
-    /// Whether requests without encryption are allowed, because the user wrote `http://`.
-    pub is_plain: bool,
+    /// The address of a web server, as the user wrote it. It may be without encryption (`http://`), and it may have a
+    /// user name and a password. None for other stores.
+    pub address: Option<String>,
 }
 
 impl HttpConnector for Connector {
@@ -43,7 +45,15 @@ impl HttpConnector for Connector {
             store: "HTTP client",
             source: Box::new(source),
         };
-        let client = self.build(options)?.build().map_err(failed)?;
+        let mut client = self.build(options)?.build().map_err(failed)?;
+        // The client makes a header of the user name and the password. It does so only for requests of its own.
+        let login = self.address.as_ref().and_then(|address| client.get(address).build().ok());
+        let login = login.and_then(|request| request.headers().get(AUTHORIZATION).cloned());
+        if let Some(login) = login {
+            // These headers are not sent to another host.
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, login)]);
+            client = self.build(options)?.default_headers(headers).build().map_err(failed)?;
+        }
         Ok(HttpClient::new(Watched(HttpClient::new(client))))
     }
 }
@@ -58,12 +68,13 @@ impl Connector {
             store: "HTTP client",
             source: Box::new(source),
         };
+        let is_plain = self.address.as_ref().is_some_and(|address| address.starts_with("http://"));
         let mut builder = reqwest::Client::builder()
             .user_agent(
                 text(Key::UserAgent)
                     .unwrap_or_else(|| concat!("anyrecord/", env!("CARGO_PKG_VERSION")).into()),
             )
-            .https_only(!self.is_plain && !flag(Key::AllowHttp))
+            .https_only(!is_plain && !flag(Key::AllowHttp))
             .danger_accept_invalid_certs(flag(Key::AllowInvalidCertificates))
             .connect_timeout(time(Key::ConnectTimeout).unwrap_or(Duration::from_secs(5)))
             .redirect(redirects(self.follow_redirects))

@@ -3,14 +3,14 @@
 use super::ahead::Ahead;
 use super::options::{Policy, StorageOptions};
 use super::request::{Identity, Object};
-use super::stats::Stats;
 use super::stores::Store;
 use super::url::RemoteUrl;
-use super::{runtime, stores, transfer};
+use super::{stores, transfer};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::process::PerProcess;
 use crate::storage::fetch::Queue;
+use crate::storage::stats::Stats;
 use crate::storage::{Distance, ReadOp, Storage};
 use std::ops::Range;
 use std::sync::Arc;
@@ -93,15 +93,6 @@ impl Storage for RemoteFile {
 
     fn queue(&self) -> Queue<'_> {
         Queue::Remote(self)
-    }
-
-    fn unchanged(&self) -> Result<()> {
-        let (object, identity) = (self.object()?, self.identity.clone());
-        let budget = crate::Limits::default();
-        let files = crate::storage::file_set::FileSet::new(&budget);
-        let budget = crate::Budget::new(&budget, &files);
-        let checked = runtime::run(async move { object.unchanged(&identity).await }, &Cx::new(&budget));
-        checked?.map_err(|error| error.in_file(self.shown()))
     }
 
     fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {

@@ -2,11 +2,11 @@
 
 use super::options::StorageOptions;
 use super::request::Object;
-use super::stats::Stats;
-use super::url::{Kind, RemoteUrl};
+use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::storage::stats::Stats;
 use futures_util::TryStreamExt;
 use object_store::path::Path;
 use std::sync::Arc;
@@ -31,10 +31,7 @@ pub fn list(
     let store = stores::of(prefix, options)?;
     let object = Object { store, path: prefix.path.clone(), stats: stats.clone() };
     let found = runtime::run(async move { list_all(&object, is_deep).await }, cx)?;
-    let (mut objects, mut folders) = found.map_err(|error| match prefix.kind {
-        Kind::Http => error.in_file(prefix.shown()).hint("few web servers can list files: pass their names"),
-        _ => error.in_file(prefix.shown()),
-    })?;
+    let (mut objects, mut folders) = found.map_err(|error| error.in_file(prefix.shown()))?;
     objects.sort();
     folders.sort();
     Ok(Listing {

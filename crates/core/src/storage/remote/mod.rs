@@ -13,7 +13,6 @@
 //! | `ahead` | bytes that are fetched before they are read |
 //! | [`list`], [`put`] | the objects under a prefix; storing a small one |
 //! | `failure` | errors that say what to try |
-//! | [`stats`] | counters of requests and bytes |
 
 mod ahead;
 mod client;
@@ -26,7 +25,6 @@ pub mod options;
 pub mod put;
 mod request;
 pub mod runtime;
-pub mod stats;
 pub mod stores;
 pub mod transfer;
 pub mod url;

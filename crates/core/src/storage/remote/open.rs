@@ -3,12 +3,12 @@
 use super::file::RemoteFile;
 use super::options::StorageOptions;
 use super::request::Object;
-use super::stats::Stats;
 use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::partial::FetchedRange;
+use crate::storage::stats::Stats;
 use object_store::GetRange;
 use std::sync::Arc;
 
@@ -37,6 +37,26 @@ pub fn open(
     let open = objects.into_iter().map(|(url, options, part)| open_one(url, options, part, stats.clone()));
     // More than may be in flight, so that the next ones wait at the gate of their store.
     runtime::run_all(open, 2 * most, cx)
+}
+
+/// The size of each object.
+pub fn sizes(
+    urls: Vec<RemoteUrl>,
+    options: &Arc<StorageOptions>,
+    stats: &Arc<Stats>,
+    cx: &Cx<'_>,
+) -> Result<Vec<u64>> {
+    let most = 2 * options.policy.max_requests;
+    let ask = urls.into_iter().map(|url| size(url, options.clone(), stats.clone()));
+    runtime::run_all(ask, most, cx)?.into_iter().collect()
+}
+
+async fn size(url: RemoteUrl, options: Arc<StorageOptions>, stats: Arc<Stats>) -> Result<u64> {
+    let ask = async {
+        let object = Object { store: stores::of(&url, &options)?, path: url.path.clone(), stats };
+        object.head().await
+    };
+    Ok(ask.await.map_err(|error| error.in_file(url.shown()))?.size)
 }
 
 async fn open_one(

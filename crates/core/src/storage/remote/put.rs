@@ -2,11 +2,11 @@
 
 use super::options::StorageOptions;
 use super::request::Object;
-use super::stats::Stats;
 use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::storage::stats::Stats;
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
 use std::sync::Arc;

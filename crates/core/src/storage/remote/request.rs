@@ -3,9 +3,9 @@
 use super::client::with_answer;
 use super::failure::{Again, Failed, changed, of_request};
 use super::options::Policy;
-use super::stats::Stats;
 use super::stores::Store;
 use crate::error::{Error, Result};
+use crate::storage::stats::Stats;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::path::Path;
@@ -131,7 +131,7 @@ impl Object {
                 Ok(value)
             }
             Ok(Err(error)) => {
-                let failed = of_request(&error, &answer);
+                let failed = of_request(&error, &answer, self.store.kind);
                 if failed.again == Again::Overloaded {
                     self.store.gate.overloaded();
                 }
@@ -212,7 +212,7 @@ impl Object {
                 Ok(None) if *at == end => return Ok(()),
                 Ok(None) => return Err(Failed::for_now(ErrorKind::UnexpectedEof, "the answer is too short")),
                 Ok(Some(Err(error))) => {
-                    let failed = of_request(&error, &Default::default());
+                    let failed = of_request(&error, &Default::default(), self.store.kind);
                     // Whatever went wrong, the rest can be asked for again.
                     return Err(Failed { again: Again::Later, ..failed });
                 }
@@ -258,16 +258,11 @@ impl Object {
         }
     }
 
-    /// The identity of an object.
-    async fn head(&self) -> Result<Identity> {
+    /// The identity of the object.
+    pub async fn head(&self) -> Result<Identity> {
         let options = || GetOptions { head: true, ..GetOptions::default() };
         let got = self.request(|| self.store.objects.get_opts(&self.path, options())).await?;
         Ok(Identity::of(&got.meta))
-    }
-
-    /// Returns an error if the object is not the one that was opened.
-    pub async fn unchanged(&self, identity: &Identity) -> Result<()> {
-        if self.head().await?.is_of(identity) { Ok(()) } else { Err(changed()) }
     }
 }
 

@@ -19,6 +19,8 @@ use std::sync::{Arc, LazyLock};
 
 /// A store, and what its requests share.
 pub struct Store {
+    /// What kind of store it is.
+    pub kind: Kind,
     /// The store.
     pub objects: Arc<dyn ObjectStore>,
     /// Bounds the requests in flight.
@@ -49,7 +51,7 @@ pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<&'static Store> {
     let objects = build(url, options).map_err(|error| error.in_file(url.shown()))?;
     let policy = options.policy.clone();
     let gate = Gate::new(policy.max_requests);
-    let store = Store { objects, gate, policy, has_answered: AtomicBool::new(false) };
+    let store = Store { kind: url.kind, objects, gate, policy, has_answered: AtomicBool::new(false) };
     let store: &'static Store = Box::leak(Box::new(store));
     // If another thread was faster, its store is used.
     Ok(STORES.with(|stores| *stores.entry(key).or_insert(store)))
@@ -59,13 +61,18 @@ fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<dyn ObjectStor
     // We send requests again ourselves: we count them, and send fewer if the server is overloaded.
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let follow_redirects = options.policy.follow_redirects;
-    let is_plain = url.base.starts_with("http://");
-    let connector = Connector { follow_redirects, is_plain };
+    let address = (url.kind == Kind::Http).then(|| url.base.clone());
+    let connector = Connector { follow_redirects, address };
     let base = format!("{}/", url.base.trim_end_matches('/'));
     let built = match url.kind {
         Kind::Memory => {
             no_options(options)?;
-            return Ok(Arc::new(InMemory::new()));
+            // The same objects for everyone, however requests are made.
+            let default = StorageOptions::default();
+            return match *options == default {
+                true => Ok(Arc::new(InMemory::new())),
+                false => of(url, &default).map(|store| store.objects.clone()),
+            };
         }
         Kind::S3 => {
             let builder = AmazonS3Builder::from_env().with_url(base).with_retry(retry);
@@ -93,7 +100,7 @@ fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<dyn ObjectStor
             builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
         }
         Kind::Http => {
-            let builder = HttpBuilder::new().with_url(url.base.clone()).with_retry(retry);
+            let builder = HttpBuilder::new().with_url(url.base_without_login()).with_retry(retry);
             let builder = configure(builder, options, "", |builder, key: ClientConfigKey, value| {
                 builder.with_config(key, value)
             })?;

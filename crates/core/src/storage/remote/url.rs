@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use object_store::path::Path;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 
 /// The kinds of store.
@@ -74,8 +75,11 @@ impl RemoteUrl {
         };
         let lower = name.to_ascii_lowercase();
         let Some(&(_, kind)) = SCHEMES.iter().find(|(known, _)| *known == lower) else {
-            return Err(Error::argument(format!("the scheme {name:?} of {text:?} is not supported"))
-                .hint("schemes: s3, gs, az, abfs, abfss, http, https, file, memory"));
+            return Err(Error::argument(format!(
+                "the scheme {name:?} of {:?} is not supported",
+                redacted(text)
+            ))
+            .hint("schemes: s3, gs, az, abfs, abfss, http, https, file, memory"));
         };
         let rest = &text[name.len() + 3..];
         match kind {
@@ -93,7 +97,9 @@ impl RemoteUrl {
     }
 
     fn web(text: &str) -> Result<Self> {
-        let bad = |why: &dyn fmt::Display| Error::argument(format!("the URL is not valid: {why}"));
+        let bad = |why: &dyn fmt::Display| {
+            Error::argument(format!("the URL {:?} is not valid: {why}", redacted(text)))
+        };
         let url = ::url::Url::parse(text).map_err(|error| bad(&error))?;
         let mut shown = url.clone();
         let has_secrets = url.query().is_some() || !url.username().is_empty() || url.password().is_some();
@@ -106,7 +112,7 @@ impl RemoteUrl {
         base.set_path("/");
         base.set_fragment(None);
         let shown = if has_secrets { shown.to_string() } else { text.to_owned() };
-        let path = Path::from_url_path(url.path()).map_err(|error| bad(&error).in_file(&shown))?;
+        let path = Path::from_url_path(url.path()).map_err(|error| bad(&error))?;
         Ok(RemoteUrl { text: text.to_owned(), shown, kind: Kind::Http, base: base.to_string(), path })
     }
 
@@ -128,20 +134,49 @@ impl RemoteUrl {
         &self.shown
     }
 
+    /// What names the store, without user name and password.
+    pub fn base_without_login(&self) -> String {
+        let Ok(mut url) = ::url::Url::parse(&self.base) else { return self.base.clone() };
+        // Neither can fail for a URL that has a host, and those of the web have one.
+        let _ = (url.set_username(""), url.set_password(None));
+        url.to_string()
+    }
+
     /// Another object of the same store.
     pub fn with_path(&self, path: Path) -> Self {
-        let (front, query) = match (self.kind, self.text.split_once('?')) {
-            (Kind::Http, Some((_, query))) => (self.base.split('?').next().unwrap_or_default(), Some(query)),
-            _ => (&*self.base, None),
+        let (text, shown) = match self.kind {
+            Kind::Http => Self::web_texts(&self.base, &path),
+            Kind::Memory => (format!("memory://{path}"), format!("memory://{path}")),
+            _ => (format!("{}/{path}", self.base), format!("{}/{path}", self.base)),
         };
-        let front = front.trim_end_matches('/');
-        let shown = match self.kind {
-            Kind::Memory => format!("memory://{path}"),
-            _ => format!("{front}/{path}"),
-        };
-        let text = query.map_or_else(|| shown.clone(), |query| format!("{shown}?{query}"));
         RemoteUrl { text, shown, kind: self.kind, base: self.base.clone(), path }
     }
+
+    /// An object in the same folder. `name` makes its name from the name of this one.
+    pub fn beside(&self, name: &dyn Fn(&OsStr) -> OsString) -> Option<Self> {
+        let renamed = name(OsStr::new(self.path.filename()?)).into_string().ok()?;
+        let text = self.path.as_ref();
+        let folder = text.rfind('/').map_or("", |slash| &text[..=slash]);
+        Path::parse(format!("{folder}{renamed}")).ok().map(|path| self.with_path(path))
+    }
+
+    /// The address of an object on a web server, with secrets and without. Special characters are escaped.
+    fn web_texts(base: &str, path: &Path) -> (String, String) {
+        let Ok(mut url) = ::url::Url::parse(base) else { return (base.to_owned(), redacted(base)) };
+        // Everything else is escaped by `set_path`.
+        url.set_path(&path.as_ref().replace('%', "%25"));
+        let text = url.to_string();
+        (text.clone(), redacted(&text))
+    }
+}
+
+/// A URL without what may be secret: user name, password and query.
+fn redacted(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    let rest = rest.split('?').next().unwrap_or_default();
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 #[cfg(test)]
@@ -189,6 +224,20 @@ mod tests {
         let url = RemoteUrl::parse("https://me:word@host/a.ffr?X-Signature=abc").unwrap();
         assert_eq!(url.shown(), "https://host/a.ffr");
         assert_eq!(format!("{url:?}"), "RemoteUrl(\"https://host/a.ffr\")");
+        for text in ["ftp://me:word@host/a?word", "https://me:word@ho st/a?word", "https://me:word@host:x/a"]
+        {
+            let error = RemoteUrl::parse(text).unwrap_err().to_string();
+            assert!(!error.contains("word") && error.contains("/a"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_address_of_another_object_is_escaped_and_keeps_its_query() {
+        let url = RemoteUrl::parse("https://me:word@host/a%20b/c.ffr?sig=1").unwrap();
+        let other = url.with_path(Path::parse("a b/50%?#.ffr").unwrap());
+        assert_eq!(other.as_given(), "https://me:word@host/a%20b/50%25%3F%23.ffr?sig=1");
+        assert_eq!(other.shown(), "https://host/a%20b/50%25%3F%23.ffr");
+        assert_eq!(RemoteUrl::parse(other.as_given()).unwrap(), other);
     }
 
     #[test]
