@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import os
+import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -38,12 +40,12 @@ FAULTS: dict[str, tuple[Fault, type[Exception], str]] = {
     "wrong region": (faults.wrong_region(), OSError, "the bucket is in another region: pass storage="),
     "signed for another region": (faults.malformed_authorization(), OSError, "the bucket is in another region"),
     "range ignored": (faults.ignore_range(), OSError, "ignores the Range header; copy the file to a local disk"),
-    "no length": (faults.no_length(), OSError, "cannot read"),
-    "wrong Content-Range": (faults.wrong_content_range(), OSError, "cannot read"),
-    "truncated": (faults.truncate(0.5), OSError, "tried 3 times"),
-    "reset": (faults.reset(), OSError, "tried 3 times"),
+    "no length": (faults.no_length(), OSError, "sends no Content-Length.*copy the file to a local disk"),
+    "wrong Content-Range": (faults.wrong_content_range(), OSError, "sent other bytes than were asked for.*copy the file"),
+    "truncated": (faults.truncate(0.5), OSError, "tried 3 times.*the connection broke.*check the network"),
+    "reset": (faults.reset(), OSError, "tried 3 times.*the connection broke.*check the network"),
     "reset in the body": (faults.reset(0.5), OSError, "tried 3 times"),
-    "closed": (faults.close(), OSError, "tried 3 times"),
+    "closed": (faults.close(), OSError, "tried 3 times.*the connection broke.*check the network"),
     "redirect to another host": (faults.redirect("other"), OSError, "redirects to another host: localhost; open the"),
     "redirects without end": (faults.redirect("same"), OSError, "too many redirects"),
     "500": (faults.internal_error(), OSError, "try again later"),
@@ -81,6 +83,49 @@ def test_a_fault_of_a_server_is_a_clear_error_of_reading(name: str) -> None:
             with pytest.raises(kind, match=says) as caught:
                 read()
             assert server.url("a.ffr") in str(caught.value)
+
+
+WEB_FAULTS: dict[str, tuple[Fault, type[Exception], str]] = {
+    "401": (faults.unauthorized(), PermissionError, "credentials are missing or wrong.*write them into the URL"),
+    "403": (faults.access_denied(), PermissionError, "check the credentials and their permissions"),
+    "301": (faults.wrong_region(), OSError, "it redirects without saying where: check the address"),
+    "400": (faults.malformed_authorization(), OSError, "the server answered 400"),
+    "range ignored": (faults.ignore_range(), OSError, "ignores the Range header; copy the file to a local disk"),
+}
+
+
+@pytest.mark.parametrize("name", WEB_FAULTS)
+def test_errors_of_a_web_server_speak_of_no_cloud(name: str) -> None:
+    fault, kind, says = WEB_FAULTS[name]
+    with Played({"a.ffr": DATA}, protocol="http") as server:
+        server.play(fault)
+        with pytest.raises(kind, match=says) as caught:
+            anyrecord.open(server.url("a.ffr"), storage=QUICK)
+        assert server.url("a.ffr") in str(caught.value)
+        assert not {"AWS", "region", "bucket", "skip_signature"} & set(str(caught.value).replace('"', " ").split())
+
+
+def test_user_name_and_password_of_a_url_are_sent_and_not_shown() -> None:
+    with Played({"a b.ffr": DATA}, protocol="http") as server:
+        url = server.endpoint.replace("http://", "http://me:p%40ss@") + "/a%20b.ffr"
+        records = anyrecord.open(url)
+        assert records[1] == bytes([1]) * 30_000
+        login = "Basic " + base64.b64encode(b"me:p@ss").decode()
+        assert {entry.headers.get("authorization") for entry in server.log} == {login}
+        assert records.paths == [f"{server.endpoint}/a%20b.ffr"]
+        again = pickle.loads(pickle.dumps(records))
+        assert again[1] == records[1]
+        # Another host is not sent the password, even if we go there.
+        server.play(faults.redirect("other"), number=server.requests + 1)
+        anyrecord.open(url, storage={"follow_redirects": True})
+        assert server.log[-1].headers.get("authorization") is None
+
+
+def test_a_server_without_encryption_has_to_be_allowed() -> None:
+    with Played({"a.ffr": DATA}) as server:
+        storage = {name: value for name, value in server.storage.items() if "allow_http" not in name}
+        with pytest.raises(OSError, match="has no encryption .*allow_http"):
+            anyrecord.open(server.url("a.ffr"), storage={**storage, **QUICK})
 
 
 READS: dict[str, Callable[[str, Any], object]] = {
@@ -146,7 +191,7 @@ def test_missing_credentials_are_an_error_that_says_how_to_pass_them(monkeypatch
         monkeypatch.setenv("http_proxy", server.endpoint)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         own = {"endpoint": server.endpoint, "allow_http": True, **QUICK}
-        with pytest.raises(PermissionError, match="AWS_ACCESS_KEY_ID, or pass storage=") as caught:
+        with pytest.raises(PermissionError, match="AWS_SECRET_ACCESS_KEY, or pass storage=") as caught:
             anyrecord.open("s3://bucket/a.ffr", storage=own)
         assert "s3://bucket/a.ffr" in str(caught.value)
         records = anyrecord.open("s3://bucket/a.ffr", storage={**own, "skip_signature": True})

@@ -176,7 +176,7 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: K
             "it, or a proxy before it, has a fault: copy the file to a local disk first",
         ),
         // In the words of the HTTP client.
-        _ if text.contains("URL scheme is not allowed") => {
+        _ if root(error).contains("URL scheme is not allowed") => {
             io(ErrorKind::InvalidInput, "cannot read", "the endpoint has no encryption (http, not https)")
                 .hint("if that is meant, pass storage={\"allow_http\": True}")
         }
