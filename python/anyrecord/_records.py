@@ -153,17 +153,14 @@ def _warn_of_search(records: Records) -> None:
     """Says once that remote files had to be searched for records, which reads much of them."""
     counts = dict(records._source.stats())
     if files := counts["searched_files"]:
+        name = records.paths[0].rpartition("/")[2]
         what = "a file of" if files == 1 else f"{files} files of together"
         warnings.warn(
             f"opening searched {what} {counts['searched_bytes']:,} bytes for records, because the format has no table; "
-            "anyrecord.build_index makes a side index of a local copy: put it beside each file "
-            f"(of {records.paths[0]!r} it is named {_index_name(records.paths[0])!r})",
+            "build side indexes of local copies with anyrecord.build_index, and upload them into the same folder "
+            f"({'.' + name + '.index'!r} for {name!r})",
             stacklevel=3,
         )
-
-
-def _index_name(path: str) -> str:
-    return f".{path.rpartition('/')[2]}.index"
 
 
 def _as_buffer(out: Any) -> Any:

@@ -70,6 +70,8 @@ def resolve(storage: Storage | None) -> Stores:
     names = {name for module, name in bases if module == "obstore"}
     if ("fsspec", "AbstractFileSystem") in bases:
         return _of_file_system(storage)
+    if names and _has_headers(storage):
+        return Stores(store=ObstoreFiles(storage))
     if names & {"S3Store", "GCSStore", "AzureStore"} and storage.credential_provider is None:
         return _of_cloud(storage, names)
     if "HTTPStore" in names:
@@ -114,9 +116,14 @@ def _of_cloud(store: Any, names: set[str]) -> Stores:
 _BUCKETS = frozenset({"bucket", "bucket_name", "google_bucket", "google_bucket_name", "container_name", "container"})
 
 
+def _has_headers(store: Any) -> bool:
+    """Whether a store adds headers of its own to each request. The core has no option for them."""
+    return bool(dict(getattr(store, "client_options", None) or {}).get("default_headers"))
+
+
 def _client_pairs(store: Any) -> Pairs:
     client = dict(store.client_options or {})
-    client.pop("default_headers", None)
+    client.pop("default_headers", None)  # empty, see `_has_headers`
     retry = dict(store.retry_config or {})
     backoff = dict(retry.pop("backoff", None) or {})
     backoff.pop("base", None)

@@ -21,6 +21,7 @@ FORMATS = {
 }
 SUFFIX = {"ffrecord": "ffr", "array_record": "array_record", "recordio": "recordio", "tfrecord": "tfrecord"}
 WITH_TABLE = ("ffrecord", "array_record")
+pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 
 
 def file_bytes(format: str, records: list[bytes]) -> bytes:

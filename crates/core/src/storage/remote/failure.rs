@@ -104,7 +104,7 @@ pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind) -> Failed {
     // An empty object has no ranges. A server says so with 416; the store in memory has only an error for it.
     let is_range = match error {
         StoreError::NotSupported { .. } => true,
-        StoreError::Generic { .. } => kind == Kind::Memory,
+        StoreError::Generic { .. } if kind == Kind::Memory => true,
         _ => answer.status == Some(416),
     };
     Failed { again: again(error), error: sentence(error, answer, &text, code, kind), is_range }

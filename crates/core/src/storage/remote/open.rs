@@ -33,7 +33,8 @@ pub fn open(
     stats: &Arc<Stats>,
     cx: &Cx<'_>,
 ) -> Result<Vec<Result<OpenedObject>>> {
-    let most = objects.iter().map(|(_, options, _)| options.policy.max_requests).max().unwrap_or(1);
+    let most =
+        objects.iter().map(|(url, options, _)| options.policy.most_requests(url.kind)).max().unwrap_or(1);
     let open = objects.into_iter().map(|(url, options, part)| open_one(url, options, part, stats.clone()));
     // More than may be in flight, so that the next ones wait at the gate of their store.
     runtime::run_all(open, 2 * most, cx)
@@ -46,9 +47,9 @@ pub fn sizes(
     stats: &Arc<Stats>,
     cx: &Cx<'_>,
 ) -> Result<Vec<u64>> {
-    let most = 2 * options.policy.max_requests;
+    let most = urls.iter().map(|url| options.policy.most_requests(url.kind)).max().unwrap_or(1);
     let ask = urls.into_iter().map(|url| size(url, options.clone(), stats.clone()));
-    runtime::run_all(ask, most, cx)?.into_iter().collect()
+    runtime::run_all(ask, 2 * most, cx)?.into_iter().collect()
 }
 
 async fn size(url: RemoteUrl, options: Arc<StorageOptions>, stats: Arc<Stats>) -> Result<u64> {

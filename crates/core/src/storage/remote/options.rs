@@ -1,5 +1,6 @@
 //! The options of a store: credentials and addresses, which the store reads, and how requests are made, which we read.
 
+use super::url::Kind;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,8 +19,8 @@ pub struct Policy {
     pub max_backoff: Duration,
     /// A request that delivers nothing for so long is sent again.
     pub read_timeout: Duration,
-    /// Requests in flight to one store, from all readers of the process.
-    pub max_requests: usize,
+    /// Requests in flight to one store, from all readers of the process. None: as many as servers of its kind bear.
+    pub max_requests: Option<usize>,
     /// Bytes in flight for one call.
     pub max_bytes_in_flight: u64,
     /// Ranges that are no further apart are fetched with one request, unless most of it would be thrown away.
@@ -40,7 +41,7 @@ impl Default for Policy {
             init_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(10),
             read_timeout: Duration::from_secs(10),
-            max_requests: 64,
+            max_requests: None,
             max_bytes_in_flight: 64 << 20,
             // A request takes about as long as 256 KiB at 100 Mb/s.
             merge_gap: 256 << 10,
@@ -82,6 +83,13 @@ impl StorageOptions {
 }
 
 impl Policy {
+    /// Requests in flight to one store.
+    pub fn most_requests(&self, kind: Kind) -> usize {
+        // The stores of clouds want many small requests at once, and say so if there are too many. A web server may have
+        // only a few hundred connections for everyone.
+        self.max_requests.unwrap_or(if kind == Kind::Http { 64 } else { 256 })
+    }
+
     /// Sets an option. False if there is none of that name.
     fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {
@@ -90,7 +98,7 @@ impl Policy {
             "init_backoff" => self.init_backoff = duration(name, value)?,
             "max_backoff" => self.max_backoff = duration(name, value)?,
             "read_timeout" => self.read_timeout = duration(name, value)?,
-            "max_requests" => self.max_requests = number(name, value, 1)? as usize,
+            "max_requests" => self.max_requests = Some(number(name, value, 1)? as usize),
             "max_bytes_in_flight" => self.max_bytes_in_flight = number(name, value, 1)?,
             "merge_gap" => self.merge_gap = number(name, value, 0)?,
             "part_size" => self.part_size = number(name, value, 4096)?,
@@ -158,7 +166,7 @@ mod tests {
         assert_eq!(read.store.into_iter().collect::<Vec<_>>(), [("aws_region".into(), "here".into())]);
         assert_eq!(read.policy.retry_timeout, Duration::from_millis(1500));
         assert_eq!(read.policy.read_timeout, Duration::from_millis(250));
-        assert_eq!((read.policy.max_requests, read.policy.follow_redirects), (3, true));
+        assert_eq!((read.policy.max_requests, read.policy.follow_redirects), (Some(3), true));
     }
 
     #[test]

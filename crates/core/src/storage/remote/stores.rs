@@ -50,7 +50,7 @@ pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<&'static Store> {
     }
     let objects = build(url, options).map_err(|error| error.in_file(url.shown()))?;
     let policy = options.policy.clone();
-    let gate = Gate::new(policy.max_requests);
+    let gate = Gate::new(policy.most_requests(url.kind));
     let store = Store { kind: url.kind, objects, gate, policy, has_answered: AtomicBool::new(false) };
     let store: &'static Store = Box::leak(Box::new(store));
     // If another thread was faster, its store is used.
