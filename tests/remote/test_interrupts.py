@@ -83,3 +83,16 @@ def test_reading_hears_ctrl_c_and_goes_on_after_it(name: str) -> None:
         interrupted(server, lambda: READING[name](records))
         server.clear()
         assert records[50] == RECORDS[50]
+
+
+def test_reading_hears_ctrl_c_while_bytes_come() -> None:
+    record = bytes(4_000_000)
+    out = io.BytesIO()
+    with anyrecord.create(out, format="ffrecord") as writer:
+        writer.write_many([bytes(200_000), record])
+    # If Ctrl-C were not heard, the record would take more than an hour.
+    with Played({"a.ffr": out.getvalue()}, bytes_per_second=1e9) as server:
+        records = anyrecord.open(server.url("a.ffr"), storage={**server.storage, **PATIENT})
+        server.clear()
+        server.play(faults.slow(1000))
+        interrupted(server, lambda: records[1])

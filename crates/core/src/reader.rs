@@ -28,6 +28,7 @@ use crate::pool;
 use crate::shard::{Shard, Source};
 use crate::storage::Distance;
 use crate::storage::file_set::FileSet;
+use crate::storage::remote::ahead::AheadUser;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
 use std::ops::Range;
@@ -324,12 +325,24 @@ impl Reader {
         self.page_cache.is_warm() && !self.is_remote
     }
 
+    /// Joins the iterations that fetch from servers before they read. None if there are no such files.
+    pub fn fetch_ahead(&self) -> Option<AheadUser> {
+        self.is_remote.then(|| AheadUser::new(&self.files.ahead))
+    }
+
+    /// How many bytes are in memory because they were fetched ahead, or are on their way.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.files.ahead.bytes()
+    }
+
     /// How many bytes an iteration over files on servers fetches before they are read. None if there are no such files.
     pub fn readahead_bytes(&self) -> Option<u64> {
         let mut opened = self.shards.iter().filter_map(|shard| shard.opened_source());
         let mut ahead =
             || opened.find_map(|source| Some(source.storage().distance()).filter(Distance::is_far));
-        self.is_remote.then(|| ahead().map_or(0, |distance| distance.ahead))
+        // Several iterations share it.
+        let users = self.files.ahead.users().max(1) as u64;
+        self.is_remote.then(|| ahead().map_or(0, |distance| distance.ahead.div_ceil(users)))
     }
 
     /// Whether reading a record is likely to end before another thread could make use of the time.

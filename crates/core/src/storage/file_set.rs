@@ -1,6 +1,7 @@
 //! What the files of one data set share: the limit on open file descriptors, and one temporary file.
 
 use super::handles::Handles;
+use super::remote::ahead::Ahead;
 use super::spool::Spool;
 use super::stats::Stats;
 use crate::limits::Limits;
@@ -14,6 +15,8 @@ pub struct FileSet {
     pub spool: Spool,
     /// Counters of what is read.
     pub stats: Arc<Stats>,
+    /// What is fetched from servers before it is read.
+    pub ahead: Arc<Ahead>,
 }
 
 impl FileSet {
@@ -24,6 +27,7 @@ impl FileSet {
             spool: Spool::new(limits.spool_bytes, handles.clone()),
             handles,
             stats: Arc::default(),
+            ahead: Arc::default(),
         })
     }
 }

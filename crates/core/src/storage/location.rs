@@ -116,8 +116,7 @@ impl Location {
             Location::Url { url, options } => Some((url.clone(), options.clone(), *part)),
             _ => None,
         };
-        let opened =
-            objects::open(locations.iter().filter_map(object).collect(), &cx.budget.files().stats, cx)?;
+        let opened = objects::open(locations.iter().filter_map(object).collect(), cx.budget.files(), cx)?;
         let make = |(file, part): OpenedObject| {
             let mut opened = Opened::new(Arc::new(file));
             opened.part = Some(Arc::new(part));

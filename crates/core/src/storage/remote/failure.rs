@@ -62,9 +62,11 @@ fn root(error: &(dyn StdError + 'static)) -> String {
 }
 
 /// What `<Code>` or `<Message>` says in the error of a server.
-fn tag<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+fn tag(text: &str, name: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    rest.split_once("</").map(|(value, _)| value).filter(|value| value.len() < 300)
+    let (value, _) = rest.split_once("</").filter(|(value, _)| value.len() < 300)?;
+    // Nothing that moves the cursor of a terminal, or breaks a line of a log.
+    Some(value.replace(|c: char| c.is_control(), " "))
 }
 
 fn io(kind: ErrorKind, what: &'static str, detail: impl Into<String>) -> Error {
@@ -79,7 +81,7 @@ pub fn of_store(error: &StoreError) -> Error {
 /// The error of a request to a store of a kind.
 pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind) -> Failed {
     let text = error.to_string();
-    let code = tag(&text, "Code").unwrap_or_default();
+    let code = &*tag(&text, "Code").unwrap_or_default();
     if let Some(other) = cause::<OtherHost>(error) {
         let error = io(ErrorKind::Other, "cannot read", other.to_string());
         return Failed::finally(
@@ -113,6 +115,7 @@ pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind) -> Failed {
 /// Whether an error without an answer of the server may go away.
 fn again(error: &StoreError) -> Again {
     match cause::<HttpError>(error).map(HttpError::kind) {
+        Some(_) if is_of_certificate(error) => Again::Never,
         Some(HttpErrorKind::Connect) => Again::Unreachable,
         Some(HttpErrorKind::Request | HttpErrorKind::Timeout | HttpErrorKind::Interrupted) => Again::Later,
         // A body that ends early is an error of the decoder.
@@ -122,7 +125,9 @@ fn again(error: &StoreError) -> Again {
 }
 
 fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: Kind) -> Error {
-    let status = answer.status.filter(|status| !(200..300).contains(status));
+    // If the client itself gave up, the last answer says nothing about it.
+    let has_given_up = cause::<HttpError>(error).is_some();
+    let status = answer.status.filter(|status| !has_given_up && !(200..300).contains(status));
     let message = tag(text, "Message").unwrap_or_default();
     let said = match (status, code) {
         (Some(status), "") => format!("the server answered {status}"),
@@ -170,10 +175,20 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: K
             "the server sends no Content-Length, so nobody knows how long the object is",
             "copy the file to a local disk first",
         ),
-        _ if answer.status == Some(206) && cause::<HttpError>(error).is_none() => failed(
+        _ if answer.status == Some(206) && !has_given_up => failed(
             "cannot read",
             &format!("the server sent other bytes than were asked for: {said}"),
             "it, or a proxy before it, has a fault: copy the file to a local disk first",
+        ),
+        _ if root(error).contains("path segment") => failed(
+            "cannot list",
+            &format!("an object has a name that cannot be read: {}", root(error)),
+            "rename it, or pass the URL of each file",
+        ),
+        _ if is_of_certificate(error) => failed(
+            "cannot reach the server",
+            &root(error),
+            "set SSL_CERT_FILE to a file with the certificate of its authority; for a test, storage={\"allow_invalid_certificates\": True}",
         ),
         // In the words of the HTTP client.
         _ if root(error).contains("URL scheme is not allowed") => {
@@ -192,6 +207,11 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: K
         ),
         _ => io(ErrorKind::Other, "cannot read", said),
     }
+}
+
+/// Whether the certificate of a server was refused. It would be refused again.
+fn is_of_certificate(error: &StoreError) -> bool {
+    root(error).contains("certificate")
 }
 
 /// Whether a server sent all of an object instead of a range.

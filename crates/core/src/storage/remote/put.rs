@@ -19,11 +19,11 @@ pub fn put(
     stats: &Arc<Stats>,
     cx: &Cx<'_>,
 ) -> Result<()> {
-    let object = Object { store: stores::of(url, options)?, path: url.path.clone(), stats: stats.clone() };
+    let object = Object::new(url, stores::of(url, options)?, stats);
     let bytes = Bytes::from(bytes);
     let put = async move {
         let request = || object.store.objects.put(&object.path, bytes.clone().into());
         object.request(request).await.map(drop)
     };
-    runtime::run(put, cx)?.map_err(|error| error.in_file(url.shown()))
+    runtime::run(put, cx).map_err(|error| error.in_file(url.shown()))
 }

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use object_store::path::Path;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::sync::Arc;
 
 /// The kinds of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,9 +55,10 @@ pub struct RemoteUrl {
     shown: String,
     /// The kind of store.
     pub kind: Kind,
-    /// What names the store: scheme and bucket, or scheme and host. The query of a web address is part of it, because
-    /// every request needs it.
+    /// What names the store: scheme and bucket, or scheme and host.
     pub base: String,
+    /// The query of a web address, such as a signature. Every request for the object needs it.
+    pub query: Option<Arc<str>>,
     /// The name of the object in the store.
     pub path: Path,
 }
@@ -87,9 +89,15 @@ impl RemoteUrl {
             Kind::Memory => Self::new(text, text.to_owned(), kind, "memory://".to_owned(), rest),
             _ => {
                 let (bucket, path) = rest.split_once('/').unwrap_or((rest, ""));
-                if bucket.is_empty() {
-                    return Err(Error::argument(format!("{text:?} names no bucket"))
-                        .hint(format!("write {name}://bucket/name")));
+                // `abfss://container@account` is valid, `s3://key:secret@bucket` is not.
+                if bucket.is_empty() || bucket.contains(':') {
+                    return Err(Error::argument(format!("{:?} names no bucket", redacted(text))).hint(
+                        format!("write {name}://bucket/name; keys and endpoints are options of storage="),
+                    ));
+                }
+                if path.starts_with('/') {
+                    return Err(Error::argument(format!("{text:?} names no object that can be read"))
+                        .hint("there are two slashes after the bucket"));
                 }
                 Self::new(text, text.to_owned(), kind, format!("{lower}://{bucket}"), path)
             }
@@ -110,10 +118,12 @@ impl RemoteUrl {
         }
         let mut base = url.clone();
         base.set_path("/");
+        base.set_query(None);
         base.set_fragment(None);
         let shown = if has_secrets { shown.to_string() } else { text.to_owned() };
         let path = Path::from_url_path(url.path()).map_err(|error| bad(&error))?;
-        Ok(RemoteUrl { text: text.to_owned(), shown, kind: Kind::Http, base: base.to_string(), path })
+        let query = url.query().map(Arc::from);
+        Ok(RemoteUrl { text: text.to_owned(), shown, kind: Kind::Http, base: base.to_string(), query, path })
     }
 
     fn new(text: &str, shown: String, kind: Kind, base: String, path: &str) -> Result<Self> {
@@ -121,7 +131,7 @@ impl RemoteUrl {
         let path = Path::parse(path).map_err(|error| {
             Error::argument(format!("{text:?} names no object that can be read: {error}"))
         })?;
-        Ok(RemoteUrl { text: text.to_owned(), shown, kind, base, path })
+        Ok(RemoteUrl { text: text.to_owned(), shown, kind, base, query: None, path })
     }
 
     /// As it was given, with secrets.
@@ -145,11 +155,11 @@ impl RemoteUrl {
     /// Another object of the same store.
     pub fn with_path(&self, path: Path) -> Self {
         let (text, shown) = match self.kind {
-            Kind::Http => Self::web_texts(&self.base, &path),
+            Kind::Http => self.web_texts(&path),
             Kind::Memory => (format!("memory://{path}"), format!("memory://{path}")),
             _ => (format!("{}/{path}", self.base), format!("{}/{path}", self.base)),
         };
-        RemoteUrl { text, shown, kind: self.kind, base: self.base.clone(), path }
+        RemoteUrl { text, shown, base: self.base.clone(), query: self.query.clone(), path, ..*self }
     }
 
     /// An object in the same folder. `name` makes its name from the name of this one.
@@ -161,10 +171,12 @@ impl RemoteUrl {
     }
 
     /// The address of an object on a web server, with secrets and without. Special characters are escaped.
-    fn web_texts(base: &str, path: &Path) -> (String, String) {
+    fn web_texts(&self, path: &Path) -> (String, String) {
+        let base = &*self.base;
         let Ok(mut url) = ::url::Url::parse(base) else { return (base.to_owned(), redacted(base)) };
         // Everything else is escaped by `set_path`.
         url.set_path(&path.as_ref().replace('%', "%25"));
+        url.set_query(self.query.as_deref());
         let text = url.to_string();
         (text.clone(), redacted(&text))
     }
@@ -196,7 +208,7 @@ mod tests {
                 "a",
             ),
             ("http://host:80/a%20b/c", Kind::Http, "http://host/", "a b/c"),
-            ("https://host/a?sig=1", Kind::Http, "https://host/?sig=1", "a"),
+            ("https://host/a?sig=1", Kind::Http, "https://host/", "a"),
             ("memory://a/b", Kind::Memory, "memory://", "a/b"),
             ("memory:///a/b", Kind::Memory, "memory://", "a/b"),
         ] {
@@ -211,6 +223,9 @@ mod tests {
             ("ftp://host/a", "\"ftp\""),
             ("hdfs://host/a", "\"hdfs\""),
             ("s3:///a", "names no bucket"),
+            ("s3://key:secret@bucket/a", "\"s3://bucket/a\" names no bucket"),
+            ("s3://bucket:80/a", "names no bucket"),
+            ("s3://bucket//a", "two slashes"),
             ("s3://bucket/a//b", "names no object"),
             ("a.ffr", "is not a URL"),
         ] {
