@@ -87,3 +87,21 @@ def test_the_error_of_fetching_ahead_is_the_error_of_reading() -> None:
             list(read)
         tries = [entry.range for entry in server.log]
         assert max(map(tries.count, tries)) == 4
+
+
+def test_an_iteration_goes_on_at_the_same_record_after_a_failure() -> None:
+    with Played({"a.ffr": file_of()}) as server:
+        records = anyrecord.open(server.url("a.ffr"), storage={**server.storage, **QUICK, "readahead_bytes": 0})
+        for read in (iter(records), iter(records.map(bytes)), (record for batch in records.batches(7) for record in batch)):
+            assert [next(read) for _ in range(14)] == RECORDS[:14]
+            server.clear()
+            server.play(faults.internal_error())
+            rest: list[bytes] = []
+            with pytest.raises(OSError, match="500"):
+                while True:
+                    rest.append(next(read))
+            tries = [entry.range for entry in server.log]
+            assert max(map(tries.count, tries)) == 4
+            server.clear()
+            if not hasattr(read, "send"):  # a generator ends with its first error
+                assert rest + list(read) == RECORDS[14:]

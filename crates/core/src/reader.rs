@@ -325,6 +325,11 @@ impl Reader {
         self.page_cache.is_warm() && !self.is_remote
     }
 
+    /// Whether some of the files are on servers.
+    pub fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
     /// Joins the iterations that fetch from servers before they read. None if there are no such files.
     pub fn fetch_ahead(&self) -> Option<AheadUser> {
         self.is_remote.then(|| AheadUser::new(&self.files.ahead))

@@ -116,8 +116,8 @@ impl RecordsIterator {
                 state.next = until;
                 state.announced.go_on(py, &self.reader, &self.view, until, mean);
             }
-            // A signal handler raised this error, not a record. Nothing is lost: the next call tries again.
-            Err(error) if !is_about_a_record(py, &error) => return Err(error),
+            // This is not about a record: a signal handler raised it, or a server failed. The next call tries again.
+            Err(error) if !self.is_about_a_record(py, &error) => return Err(error),
             // Read the records one by one, to deliver the good records before the bad one.
             Err(_) if count > 1 => state.singly = until,
             Err(error) => {
@@ -153,11 +153,19 @@ impl RecordsIterator {
         Ok((objects.into_iter().rev().flatten().collect(), later))
     }
 
+    /// Whether an error came from the file. Then other records may still be readable. A disk fails at some of its
+    /// places, a server at all of them.
+    fn is_about_a_record(&self, py: Python<'_>, error: &PyErr) -> bool {
+        let ours = || py.import("anyrecord.errors")?.getattr("RecordError");
+        error.is_instance_of::<PyOSError>(py) && !self.reader.is_remote()
+            || ours().is_ok_and(|class| error.is_instance(py, &class))
+    }
+
     /// Reads one record, because reading in a batch failed. An error that is not damage takes the record's place.
     #[cold]
     fn read_next(&self, py: Python<'_>, state: &mut IteratorState) -> PyResult<()> {
         let read = self.read(py, state.next..state.next + 1);
-        if read.as_ref().map_or_else(|error| is_about_a_record(py, error), |_| true) {
+        if read.as_ref().map_or_else(|error| self.is_about_a_record(py, error), |_| true) {
             state.next += 1;
         }
         (state.ready, state.later) = read?;
@@ -253,12 +261,6 @@ impl ReadAhead {
     }
 }
 
-/// Whether an error came from the file. Then other records may still be readable.
-fn is_about_a_record(py: Python<'_>, error: &PyErr) -> bool {
-    let ours = || py.import("anyrecord.errors")?.getattr("RecordError");
-    error.is_instance_of::<PyOSError>(py) || ours().is_ok_and(|class| error.is_instance(py, &class))
-}
-
 #[pymethods]
 impl RecordsIterator {
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -329,7 +331,7 @@ impl RecordsIterator {
                     continue;
                 }
                 let record = read_one(py, &self.reader, self.view.get(state.next));
-                if record.as_ref().map_or_else(|error| is_about_a_record(py, error), |_| true) {
+                if record.as_ref().map_or_else(|error| self.is_about_a_record(py, error), |_| true) {
                     state.next += 1;
                 }
                 return record.map(Some);

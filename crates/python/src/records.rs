@@ -162,7 +162,7 @@ impl Records {
     /// Whether some of the files are on servers.
     #[getter]
     fn _is_remote(&self) -> bool {
-        self.reader.readahead_bytes().is_some()
+        self.reader.is_remote()
     }
 
     /// Returns the records at many positions, in the given order. Grain calls this method. It wants None for records

@@ -161,11 +161,13 @@ impl HttpService for Watched {
             let response = response?;
             let target = target_of(&response).filter(|_| method == "GET" || method == "HEAD");
             let Some(target) = target else { return Ok(response) };
-            let target = address.join(&target).map_err(unusable)?;
+            let mut target = address.join(&target).map_err(unusable)?;
+            // Neither can fail if there is a host. Another server must not choose who we are.
+            let _ = (target.set_username(""), target.set_password(None));
             let is_other = !is_same_host(&address, &target);
             if is_other && !self.follows_redirects {
-                let host = target.origin().ascii_serialization();
-                return Err(HttpError::new(HttpErrorKind::Unknown, OtherHost(host)));
+                let host = &target[..url::Position::BeforePath];
+                return Err(HttpError::new(HttpErrorKind::Unknown, OtherHost(host.to_owned())));
             }
             request = HttpRequest::new(HttpRequestBody::empty());
             *request.method_mut() = method;
