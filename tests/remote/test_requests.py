@@ -201,3 +201,15 @@ def test_iterations_share_what_is_fetched_ahead(server: Played) -> None:
         assert {next(read) for read in reads} == {RECORDS[number]}
     assert records.stats().readahead_bytes <= 8 * 1.1 * sum(map(len, RECORDS))
     assert records._source.ahead_bytes() <= 400_000
+
+
+@pytest.mark.parametrize(("time", "is_short"), [("1us", True), ("1h", False)])
+def test_an_iteration_fetches_no_more_than_it_reads_in_some_time(server: Played, time: str, is_short: bool) -> None:
+    records = [bytes([number % 251]) * 100_000 for number in range(160)]
+    server.put("a.ffr", file_bytes("ffrecord", records))
+    remote = opened(server, ["a.ffr"], readahead_time=time, part_size=1 << 20)
+    held = []
+    for number, record in enumerate(remote[:100]):
+        assert record == records[number]
+        held.append(remote._source.ahead_bytes())
+    assert (max(held) < 4 << 20) == is_short

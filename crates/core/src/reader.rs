@@ -34,6 +34,7 @@ use page_cache::{ExpectedChunk, PageCacheHint};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use stored::{By, borrow, stored_length, with_stored};
 
 /// Many files as one sequence of records.
@@ -340,14 +341,15 @@ impl Reader {
         self.files.ahead.bytes()
     }
 
-    /// How many bytes an iteration over files on servers fetches before they are read. None if there are no such files.
-    pub fn readahead_bytes(&self) -> Option<u64> {
+    /// How many bytes an iteration over files on servers fetches before they are read, and for how long they last at
+    /// most. None if there are no such files.
+    pub fn readahead(&self) -> Option<(u64, Duration)> {
         let mut opened = self.shards.iter().filter_map(|shard| shard.opened_source());
-        let mut ahead =
-            || opened.find_map(|source| Some(source.storage().distance()).filter(Distance::is_far));
+        let mut far = || opened.find_map(|source| Some(source.storage().distance()).filter(Distance::is_far));
         // Several iterations share it.
         let users = self.files.ahead.users().max(1) as u64;
-        self.is_remote.then(|| ahead().map_or(0, |distance| distance.ahead.div_ceil(users)))
+        let share = |distance: Distance| (distance.ahead.div_ceil(users), distance.ahead_time);
+        self.is_remote.then(|| far().map_or((0, Duration::ZERO), share))
     }
 
     /// Whether reading a record is likely to end before another thread could make use of the time.

@@ -17,6 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The largest batch that is read ahead, in records and in (approximate) bytes. It fits into the processor's cache
 /// until it is delivered, and is enough work for several threads if it has to be decompressed.
@@ -200,13 +201,14 @@ pub struct Announced {
     begin: u64,
     /// Records before this position were announced.
     until: u64,
+    begun: Instant,
     /// What was fetched from servers ends with the iteration.
     user: Option<AheadUser>,
 }
 
 impl Announced {
     pub fn new(begin: u64) -> Self {
-        Announced { begin, until: 0, user: None }
+        Announced { begin, until: 0, begun: Instant::now(), user: None }
     }
 
     /// Announces the records from `next` on, if recent reads missed the page cache. The disk or the server works while
@@ -216,9 +218,8 @@ impl Announced {
         if self.user.is_none() {
             self.user = reader.fetch_ahead();
         }
-        let distance = match reader.readahead_bytes() {
-            // It grows with what was read, so asking for only the first record does not fetch the whole file.
-            Some(most) => most.min(REMOTE_BYTES + 2 * mean * (next - self.begin.min(next))) / mean,
+        let distance = match reader.readahead() {
+            Some((most, time)) => self.remote_bytes(mean * (next - self.begin.min(next)), most, time) / mean,
             None => PREFETCH_RECORDS.min(PREFETCH_BYTES / mean),
         };
         // Announce at least half of the distance at a time, so requests are large.
@@ -234,6 +235,16 @@ impl Announced {
                 with_cx(reader, |cx| reader.will_read(&positions, cx));
             });
         }
+    }
+}
+
+impl Announced {
+    /// How many bytes to fetch ahead from servers, after `read` bytes were read. It grows with them, so asking for only
+    /// the first record does not fetch the whole file. A slow reader needs less at once than a fast one.
+    fn remote_bytes(&self, read: u64, most: u64, time: Duration) -> u64 {
+        let per_second = read as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
+        let lasting = (per_second * time.as_secs_f64()) as u64;
+        most.min(REMOTE_BYTES + 2 * read).min(lasting.max(REMOTE_BYTES))
     }
 }
 

@@ -86,7 +86,7 @@ impl Reader {
 
     /// Sends the requests of a batch together, if it would be fetched in several steps.
     fn request_together(&self, plans: &[Plan<'_>]) {
-        let Some(most) = self.readahead_bytes() else { return };
+        let Some((most, _)) = self.readahead() else { return };
         let is_one_step = plans.len() <= WAVE && plans.iter().all(|plan| plan.chunk().is_none());
         let mut bytes = 0;
         let fits = |plan: &&Plan<'_>| {

@@ -74,6 +74,7 @@ use fetch::Queue;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One range of a storage, and the buffer for its bytes.
 pub struct ReadOp<'a> {
@@ -94,11 +95,14 @@ pub struct Distance {
     pub largest: u64,
     /// Bytes that an iteration has fetched before they are read. 0: the system reads ahead by itself.
     pub ahead: u64,
+    /// An iteration has no more fetched than it reads in this time.
+    pub ahead_time: Duration,
 }
 
 /// The distances of local files. A gap of 16 KiB costs as much as a system call. A read of 1 MiB has the full speed of a
 /// disk, and fits into the processor's cache.
-pub const LOCAL: Distance = Distance { first: 64 << 10, near: 16 << 10, largest: 1 << 20, ahead: 0 };
+pub const LOCAL: Distance =
+    Distance { first: 64 << 10, near: 16 << 10, largest: 1 << 20, ahead: 0, ahead_time: Duration::ZERO };
 
 impl Distance {
     /// Whether the system reads the storage, and keeps what was read in memory.

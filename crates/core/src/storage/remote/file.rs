@@ -115,6 +115,7 @@ impl Storage for RemoteFile {
         let largest = (4 * policy.part_size).min(policy.max_bytes_in_flight).max(policy.part_size);
         // At least 1, because a server is far away even if nothing is fetched ahead.
         let ahead = policy.readahead_bytes.max(1);
-        Distance { first: policy.part_size, near: policy.merge_gap.max(1 << 20), largest, ahead }
+        let near = policy.merge_gap.max(1 << 20);
+        Distance { first: policy.part_size, near, largest, ahead, ahead_time: policy.readahead_time }
     }
 }

@@ -37,6 +37,8 @@ pub struct Policy {
     pub part_size: u64,
     /// Bytes that an iteration fetches before they are read.
     pub readahead_bytes: u64,
+    /// An iteration fetches no more than it reads in this time.
+    pub readahead_time: Duration,
     /// Whether a redirect to another host is followed.
     pub follow_redirects: bool,
 }
@@ -59,6 +61,8 @@ impl Default for Policy {
             merge_gap: 256 << 10,
             part_size: 8 << 20,
             readahead_bytes: 64 << 20,
+            // Long enough for several tries of a request that stalls.
+            readahead_time: Duration::from_secs(30),
             follow_redirects: false,
         }
     }
@@ -141,6 +145,7 @@ impl Policy {
             "merge_gap" => self.merge_gap = number(name, value, 0)?,
             "part_size" => self.part_size = number(name, value, 4096)?,
             "readahead_bytes" => self.readahead_bytes = number(name, value, 0)?,
+            "readahead_time" => self.readahead_time = duration(name, value)?,
             "follow_redirects" => self.follow_redirects = flag(name, value)?,
             _ => return Ok(false),
         }
