@@ -34,7 +34,9 @@ def test_a_search_is_told_once_and_a_side_index_saves_it(place: Place, format: s
     for name in names:
         place.put(name, data)
     paths = [place.path(name) for name in names]
-    with pytest.warns(UserWarning, match=rf"searched 3 files of together {3 * len(data):,} bytes .*build_index") as told:
+    with pytest.warns(
+        UserWarning, match=rf"searched 3 files of together {3 * len(data):,} bytes .*build_index"
+    ) as told:
         assert anyrecord.open(paths, storage=place.storage)[650] == RECORDS[50]
     assert len(told) == 1
     assert f"('.a.{format}.index' for 'a.{format}')" in str(told[0].message)

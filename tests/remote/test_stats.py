@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -48,7 +49,12 @@ def test_reads_of_local_files_are_counted(format: str, io: Any) -> None:
         out.write_many(RECORDS)
     records = anyrecord.open("a", io=io, cache_bytes=0)
     total = sum(map(len, RECORDS))
-    for read in (lambda: [records[i] for i in range(60)], lambda: records[list(range(60))], lambda: list(records)):
+    reads: list[Callable[[], list[bytes]]] = [
+        lambda: [records[i] for i in range(60)],
+        lambda: records[list(range(60))],
+        lambda: list(records),
+    ]
+    for read in reads:
         before = records.stats()
         assert read() == RECORDS
         stats = records.stats()
@@ -61,8 +67,9 @@ def test_reads_of_local_files_are_counted(format: str, io: Any) -> None:
 
 
 def test_reads_of_bytes_and_of_file_objects_are_counted() -> None:
-    for source in (file_of(), io.BytesIO(file_of()), io.BufferedReader(io.BytesIO(file_of()))):  # type: ignore[arg-type]
-        records = anyrecord.open(source)  # type: ignore[arg-type]
+    sources: list[Any] = [file_of(), io.BytesIO(file_of()), io.BufferedReader(io.BytesIO(file_of()))]
+    for source in sources:
+        records = anyrecord.open(source)
         before = records.stats()
         assert records[5] == RECORDS[5]
         assert (records.stats().requests - before.requests, records.stats().bytes - before.bytes) == (1, 20_000)
