@@ -214,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
     fn close_ranges_are_merged_and_large_ones_are_split() {
         assert_eq!(requests(&[0..10, 20..30, 41..50], 10, 100), [0..30, 41..50]);
         assert_eq!(requests(&[0..10, 10..110], 10, 100), [0..10, 10..110]);
