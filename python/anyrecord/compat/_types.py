@@ -1,22 +1,13 @@
-"""Types that the drop-ins share. The drop-ins use only the public names of `anyrecord`."""
+"""What the drop-ins share about names of files. Apart from this, they use only the public names of `anyrecord`."""
 
 from __future__ import annotations
 
 import os
-import re
-from typing import TypeAlias
 
-__all__ = ["StrPath", "exact", "is_url"]
+from anyrecord._locations import StrPath, is_url, shown, split_query, text_of
+from anyrecord._targets import target_path
 
-StrPath: TypeAlias = str | os.PathLike[str]
-"""The name of a file."""
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-
-
-def is_url(path: str) -> bool:
-    """Whether a path is a URL."""
-    return _URL.match(path) is not None
+__all__ = ["StrPath", "exact", "is_url", "shown", "split_query", "target_path", "text_of"]
 
 
 def exact(path: str) -> StrPath:
