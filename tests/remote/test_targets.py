@@ -64,7 +64,9 @@ def everything() -> set[str]:
 def test_a_url_is_refused_by_name_and_nothing_is_written(name: str, url: str) -> None:
     before = everything()
     scheme = url.partition(":")[0]
-    with pytest.raises(ValueError, match=f"writing to {scheme}:// is not supported yet; write to a local path") as caught:
+    with pytest.raises(
+        ValueError, match=f"writing to {scheme}:// is not supported yet; write to a local path"
+    ) as caught:
         WRITES[name](url)
     assert everything() == before
     assert "hidden" not in str(caught.value)

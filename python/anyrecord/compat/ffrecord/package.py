@@ -27,7 +27,9 @@ def pack_folder(folder: StrPath, out_file: StrPath, verbose: bool = False) -> No
     parent = os.path.dirname(target) or os.curdir
     if not os.path.isdir(parent):
         raise RuntimeError(f"'fd > 0' failed. Failed to open file {target}: {os.strerror(2)}")
-    anyrecord.pack(source, target, overwrite=True, progress=_printer(source) if verbose and not is_url(source) else None)
+    anyrecord.pack(
+        source, target, overwrite=True, progress=_printer(source) if verbose and not is_url(source) else None
+    )
 
 
 def _printer(folder: str) -> Callable[[int, int], None]:
