@@ -12,8 +12,8 @@ __all__ = ["Stats"]
 class Stats:
     """What reading has cost this process so far. `Records.stats` returns it.
 
-    A local file has reads instead of requests. A memory-mapped one is read by the system, which does not say how: there,
-    each record or chunk that is copied out of the map is one read. The other numbers are 0 for local files.
+    A local file has reads instead of requests. A memory-mapped one is read by the system, which does not say how:
+    there, each record or chunk that is copied out of the map is one read. The other numbers are 0 for local files.
     """
 
     requests: int

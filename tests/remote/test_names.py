@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -93,7 +94,7 @@ def test_a_listing_is_asked_for_with_the_query_and_the_login() -> None:
         for pattern in ("set/", "set/*.ffr", "set/t.ffr@2"):
             records = anyrecord.open(f"{server.endpoint}/{pattern}?key=1")
             assert list(records) == [b"0", b"1"]
-            assert all(file[-1].endswith("?key=1") for file in records._source.files())
+            assert all(str(file[-1]).endswith("?key=1") for file in records._source.files())
 
 
 # Buckets
@@ -134,6 +135,7 @@ def test_exact_names_of_the_drop_ins_are_not_listed() -> None:
     from anyrecord.compat.array_record.python.array_record_module import ArrayRecordReader
     from anyrecord.compat.recordio import Scanner
 
+    reads: dict[str, Callable[[str], object]]
     reads = {"array_record": lambda url: ArrayRecordReader(url).read(), "recordio": lambda url: Scanner(url).record()}
     for format, read in reads.items():
         out = io.BytesIO()
