@@ -43,9 +43,9 @@ class StoreFiles:
         self._store = store
         self._process = os.getpid()
         self._objects: dict[str, _Known] = {}
-        self._secret: dict[str, str] = {}
-        """The paths with a login or a signature, by their names without them."""
-        self._others: tuple[StoreFiles, ...] = ()
+        self._urls: dict[str, str] = {}
+        """The URLs, by their names without logins and signatures."""
+        self._joined: tuple[StoreFiles, ...] = ()
         self.calls = self.bytes_read = 0
         self.waited_seconds = 0.0
 
@@ -65,40 +65,43 @@ class StoreFiles:
                 f"records of this {kind} cannot be pickled, because the {kind} itself cannot ({error}); "
                 "open them in each process, or pass storage= as a dict"
             ) from None
-        return {"_store": self._store, "_objects": self._objects, "_secret": self._secret}
+        return {"_store": self._store, "_objects": self._objects, "_urls": self._urls}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["_store"])  # type: ignore[misc]  # what belongs to a process is made anew
-        self._objects, self._secret = state["_objects"], state["_secret"]
+        self._objects, self._urls = state["_objects"], state["_urls"]
 
     def together(self, others: Iterable[StoreFiles]) -> StoreFiles:
         """The files of this and of equal stores as one, for sequences that are joined. What they count is added up."""
-        distinct = tuple({id(files): files for files in (self, *others)}.values())
+        parts = [part for files in (self, *others) for part in files._joined or (files,)]
+        distinct = tuple({id(part): part for part in parts}.values())
         if len(distinct) == 1:
             return self
         joined = type(self)(self._store)
-        joined._others = distinct
-        for files in distinct:
-            joined._objects |= files._objects
-            joined._secret |= files._secret
+        joined._joined = distinct
+        for part in distinct:
+            joined._objects |= part._objects
+            joined._urls |= part._urls
         return joined
 
     def costs(self) -> tuple[int, int, float]:
         """How many calls there were, how many bytes they brought, and how many seconds they took."""
-        counts = [(self.calls, self.bytes_read, self.waited_seconds), *(files.costs() for files in self._others)]
+        counts = [(self.calls, self.bytes_read, self.waited_seconds), *(part.costs() for part in self._joined)]
         calls, sizes, seconds = zip(*counts, strict=True)
         return sum(calls), sum(sizes), sum(seconds)
 
     def named(self, path: str) -> str:
         """The name of a path for the core, without secrets."""
+        if not is_url(path):
+            return path
         name, number = shown(path), 1
-        while name != path and self._secret.setdefault(name, path) != path:
+        while self._urls.setdefault(name, path) != path:  # two URLs differ only in what is not shown
             number += 1
             name = f"{shown(path)}#{number}"
         return name
 
     def _path(self, name: str) -> str:
-        return self._secret.get(name, name)
+        return self._urls.get(name, name)
 
     def path(self, path: str) -> str:
         """A path as the store writes it."""

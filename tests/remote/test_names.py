@@ -237,3 +237,16 @@ def test_a_file_system_that_cannot_be_used_after_a_fork_says_so() -> None:
         assert "cannot be used in a forked process; open the records there" in said
         assert server.url("a.ffr") in said
         assert found == b"1" == records[1]
+
+
+def test_urls_that_differ_only_in_what_is_not_shown_are_different_files() -> None:
+    with Played({"a.ffr": ffrecord(b"0", b"1")}, protocol="http") as server:
+        fs = fsspec.filesystem("http", skip_instance_cache=True)
+        urls = [f"{server.endpoint}/a.ffr{query}" for query in ("", "?key=1", "?key=2")]
+        for order in (urls, urls[::-1]):
+            server.clear()
+            records = anyrecord.open(order, storage=fs)
+            assert len(set(records.paths)) == 3
+            assert list(records) == [b"0", b"1"] * 3
+            asked = [tuple(entry.query.values()) for entry in server.log if entry.method == "HEAD"]
+            assert set(asked) == {(), ("1",), ("2",)}

@@ -115,7 +115,8 @@ def costs(records: anyrecord.Records) -> tuple[int, int]:
 def test_joined_records_count_what_all_of_them_cost(where: str) -> None:
     with Played({"a.ffr": file_of(), "b.ffr": file_of()}) as server:
         a, b = opened("a.ffr", where, server), opened("b.ffr", where, server)
-        for joined in (anyrecord.concat([a, b, a[3:]]), anyrecord.mix([a, b, a], [1, 1, 1], length=300)):
+        both = anyrecord.concat([a, b, a[3:]])
+        for joined in (both, anyrecord.mix([a, b, a], [1, 1, 1], length=300), anyrecord.concat([both, a, both])):
             before = costs(joined)
             assert before == tuple(x + y for x, y in zip(costs(a), costs(b), strict=True))
             for records in (a, b, joined[100:]):
