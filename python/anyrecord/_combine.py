@@ -11,6 +11,7 @@ from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, overload
 from anyrecord import _core
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
+from anyrecord._options import OpenOptions
 from anyrecord._records import Records
 
 __all__ = ["concat", "mix"]
@@ -35,7 +36,8 @@ def concat(sources: Iterable[Records] | Iterable[MappedRecords[T]]) -> Records |
     A batch from the result is still one batched read. The result can be pickled.
     """
     records, functions = _same_kind(list(sources), "concat")
-    return _mapped(type(records[0])(_core.concat([part._source for part in records])), functions)
+    parts = [part._source for part in records]
+    return _mapped(type(records[0])(_core.concat(parts, _options_of(parts))), functions)
 
 
 @overload
@@ -91,7 +93,8 @@ def mix(
     whole = _whole_weights(list(weights))
     if len(whole) != len(records):
         raise ValueError(f"{len(records)} sources need {len(records)} weights, not {len(whole)}")
-    mixed = _core.mix([part._source for part in records], whole, seed, until, length)
+    parts = [part._source for part in records]
+    mixed = _core.mix(parts, _options_of(parts), whole, seed, until, length)
     return _mapped(type(records[0])(mixed), functions)
 
 
@@ -111,6 +114,15 @@ def _same_kind(sources: list[Any], verb: str) -> tuple[list[Records], tuple[Any,
     if any(other != options[0] for other in options):
         raise ValueError(f"the sources were opened with different options; open all of them with the same to {verb}")
     return records, functions[0]
+
+
+def _options_of(sources: list[_core.Source]) -> OpenOptions:
+    """The options of sources that were opened with the same. Their stores count by themselves and are added up."""
+    options = sources[0].options
+    if options.store is None:
+        return options
+    stores = [part.options.store for part in sources if part.options.store is not None]
+    return replace(options, store=options.store.together(stores))
 
 
 def _mapped(records: Records, functions: tuple[Any, ...]) -> Records | MappedRecords[Any]:

@@ -125,6 +125,7 @@ def convert(
     files got their names, call `recover` first.
     """
     refuse_unknown_options("convert", options)
+    name = target_path(target)
     view = sources if isinstance(sources, Records | MappedRecords) else None
     given = (source_format, limits, None if on_error == "raise" else on_error, max_errors, storage)
     if view is not None and any(value is not None for value in given):
@@ -139,7 +140,6 @@ def convert(
     )
     files = expand(sources, reading) if view is None else _pouring.files_of(view)  # type: ignore[arg-type]  # no view
     unchanged = Unchanged(files if view is None else [])
-    name = target_path(target)
     for what, function in (("map", map), ("progress", progress)):
         if function is not None and not callable(function):
             raise TypeError(f"{what} needs a function, not {type(function).__name__}")

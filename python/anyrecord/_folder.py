@@ -239,8 +239,9 @@ def unpack(
 
     It does the same as `anyrecord.Folder(source).unpack(target)` and takes the same options.
     """
+    name = target_path(target)
     with Folder(source, storage=storage) as folder:
-        folder.unpack(target, overwrite=overwrite, progress=progress)
+        folder.unpack(name, overwrite=overwrite, progress=progress)
 
 
 def _restore(cls: type[Folder], records: Records) -> Folder:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from anyrecord import _core
 from anyrecord._calls import Progress
-from anyrecord._locations import StrPath, refuse_url
+from anyrecord._locations import StrPath
 from anyrecord._options import open_options
 from anyrecord._paths import expand
+from anyrecord._targets import target_path
 from anyrecord._temporaries import remove_silently
 
 __all__ = ["build_index"]
@@ -40,9 +41,12 @@ def build_index(
     decompressed from the beginning anyway. `progress(done, total)` is called with bytes of data after each file.
     """
     options = open_options(format=format)
+    if isinstance(source, Iterator):
+        source = list(source)
+    for path in [source] if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable) else source:
+        if isinstance(path, str | os.PathLike):  # `expand` refuses anything else
+            target_path(path)
     files = expand(source, options)
-    for file in files:
-        refuse_url(file.path)
     paths = list(dict.fromkeys(file.path for file in files))
     sizes = [os.path.getsize(path) for path in paths]
     found, done, report = [], 0, Progress(progress, sum(sizes))

@@ -11,25 +11,48 @@ from anyrecord import _core
 __all__ = [
     "StrPath",
     "file_name",
+    "is_url",
+    "is_web",
     "local_path",
+    "missing_slash_hint",
+    "redacted",
     "refuse_mangled_url",
     "refuse_url",
     "same_file",
     "scheme_of",
     "shown",
+    "split_query",
     "text_of",
 ]
 
 StrPath: TypeAlias = str | os.PathLike[str]
 """The name of a file or an object: a `str`, which can be a pattern, or a path object, which is one file or folder."""
 
-# A scheme has at least two characters, because "C:" is a drive on Windows.
+# A scheme has at least two characters, because "C:" is a drive on Windows. The core has the same rule.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_URL_IN_TEXT = re.compile(rf"{_URL.pattern}[^\s'\"<>]+")
 # `pathlib` turns "gs://bucket/x" into "gs:/bucket/x", or into "gs:\bucket\x" on Windows.
 _MANGLED_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):[/\\]+")
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_QUERY = re.compile(r"[?#]")
+_HOST = re.compile(r"\[[^]]*\](:[0-9]*)?|[^:]*(:[0-9]*)?")
 
-_BUCKETS = frozenset({"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory", "file"})
+_WITHOUT_QUERY = frozenset({"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory", "file"})
 """The schemes whose URLs have no query: a question mark is part of a name, or of a pattern."""
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL, be it of a scheme that we have or not.
+
+    >>> is_url("s3://bucket/train.ffr"), is_url("hdfs://host/train.ffr"), is_url("C://train.ffr"), is_url("s3:/x")
+    (True, True, False, False)
+    """
+    return _URL.match(text) is not None
+
+
+def is_web(text: str) -> bool:
+    """Whether a text is the URL of a web server. It can have a query, and special characters in it are quoted."""
+    return _WEB.match(text) is not None
 
 
 def scheme_of(text: str) -> str | None:
@@ -38,7 +61,17 @@ def scheme_of(text: str) -> str | None:
     >>> scheme_of("S3://bucket/train.ffr"), scheme_of("data/train.ffr"), scheme_of("C:/data/train.ffr")
     ('s3', None, None)
     """
-    return _core.check_url(shown(text)) if _URL.match(text) else None
+    return _core.check_url(shown(text)) if is_url(text) else None
+
+
+def split_query(text: str) -> tuple[str, str]:
+    """The URL of a web server without its query, and the query. Other names have none.
+
+    >>> split_query("https://host/a.ffr?key=1"), split_query("s3://bucket/a?.ffr")
+    (('https://host/a.ffr', '?key=1'), ('s3://bucket/a?.ffr', ''))
+    """
+    match = _QUERY.search(text) if is_web(text) else None
+    return (text, "") if match is None else (text[: match.start()], text[match.start() :])
 
 
 def text_of(path: StrPath) -> str:
@@ -67,7 +100,7 @@ def local_path(url: str) -> str:
 
     host, slash, path = url.partition("://")[2].partition("/")
     if host not in ("", "localhost") or not slash:
-        raise ValueError(f"{url!r} is not the URL of a local file; write file:///folder/name")
+        raise ValueError(f"{shown(url)!r} is not the URL of a local file; write file:///folder/name")
     return unquote(f"/{path}")
 
 
@@ -80,15 +113,29 @@ def shown(text: str) -> str:
     match = _URL.match(text)
     if match is None:
         return text
-    rest = text[match.end() :]
-    is_bucket = match[1].lower() in _BUCKETS
-    if not is_bucket:
-        rest = rest.partition("?")[0].partition("#")[0]
+    given = rest = text[match.end() :]
+    has_query = match[1].lower() not in _WITHOUT_QUERY
+    if has_query:
+        rest = _QUERY.split(rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
+    user = host.rpartition("@")[0]
+    if not user and "@" in given and not _HOST.fullmatch(host):
+        # What looks like a port is no number: it is the beginning of a password with a slash or a question mark in it.
+        rest = given.rpartition("@")[2]
+        host, slash, path = (_QUERY.split(rest, maxsplit=1)[0] if has_query else rest).partition("/")
     # In abfss://container@account.dfs.core.windows.net, the name before the @ is no secret. A password has a colon.
-    if not is_bucket or ":" in host.rpartition("@")[0]:
+    elif has_query or ":" in user:
         host = host.rpartition("@")[2]
     return f"{match[0]}{host}{slash}{path}"
+
+
+def redacted(text: str) -> str:
+    """A message without the secrets of the URLs in it.
+
+    >>> redacted("403, url='https://me:secret@host/a.ffr?signature=secret'")
+    "403, url='https://host/a.ffr'"
+    """
+    return _URL_IN_TEXT.sub(lambda match: shown(match[0]), text)
 
 
 def file_name(path: str) -> str:
@@ -97,16 +144,16 @@ def file_name(path: str) -> str:
     >>> file_name("data/train.ffr"), file_name("s3://bucket/train.ffr"), file_name("https://host/train.ffr?key=1")
     ('train.ffr', 'train.ffr', 'train.ffr')
     """
-    return shown(path).rpartition("/")[2] if _URL.match(path) else os.path.basename(path)
+    return shown(path).rpartition("/")[2] if is_url(path) else os.path.basename(path)
 
 
 def same_file(path: str) -> str:
     """What is equal for two spellings of one path. A URL has only one."""
-    return path if _URL.match(path) else os.path.normpath(path)
+    return path if is_url(path) else os.path.normpath(path)
 
 
 def refuse_url(text: str) -> None:
-    """Raises ValueError if `text` is a URL. Nothing writes to URLs.
+    """Raises ValueError if `text` is a URL, except `file://`. Nothing writes to URLs.
 
     >>> refuse_url("data/train.ffr")
     >>> refuse_url("C:/data/train.ffr")
@@ -114,8 +161,8 @@ def refuse_url(text: str) -> None:
     Traceback (most recent call last):
     ValueError: 'gs://bucket/train.ffr' is a URL: writing to gs:// is not supported yet; write to a local path, and ...
     """
-    scheme = scheme_of(text)
-    if scheme is not None:
+    match = _URL.match(text)
+    if match is not None and (scheme := match[1].lower()) != "file":
         raise ValueError(
             f"{shown(text)!r} is a URL: writing to {scheme}:// is not supported yet; "
             "write to a local path, and upload the file"
@@ -132,9 +179,35 @@ def refuse_mangled_url(path: os.PathLike[str]) -> None:
     ValueError: 'gs:/bucket/train.ffr' looks like a gs:// URL that a path object has changed; pass a URL as a str, ...
     """
     text = os.fspath(path)
-    match = _MANGLED_URL.match(text) if isinstance(text, str) and not _URL.match(text) else None
-    if match is not None:
+    mended = _mended(text) if isinstance(text, str) else None
+    if mended is not None:
+        scheme, slashes, _ = mended.partition("://")
         raise ValueError(
-            f"{text!r} looks like a {match[1]}:// URL that a path object has changed; pass a URL as a str, "
-            "and a local path of that name as an absolute path"
+            f"{shown(mended).replace(slashes, ':/', 1)!r} looks like a {scheme}:// URL that a path object has changed; "
+            "pass a URL as a str, and a local path of that name as an absolute path"
         )
+
+
+def missing_slash_hint(text: str) -> str:
+    """If a text would be a URL of a scheme that we have with one more slash, a hint that says so. Else "".
+
+    >>> missing_slash_hint("s3:/bucket/train.ffr"), missing_slash_hint("file:/data/train.ffr")
+    ("a URL has two slashes: write 's3://bucket/train.ffr'", "a URL has two slashes: write 'file:///data/train.ffr'")
+    >>> missing_slash_hint("data:/train.ffr"), missing_slash_hint("C:/train.ffr")
+    ('', '')
+    """
+    mended = _mended(text)
+    if mended is None:
+        return ""
+    try:
+        scheme = scheme_of(mended)
+    except ValueError:  # a local folder with a colon in its name
+        return ""
+    url = shown(mended).replace("://", ":///", 1) if scheme == "file" else shown(mended)
+    return f"a URL has two slashes: write {url!r}"
+
+
+def _mended(text: str) -> str | None:
+    """The URL that a text was before it lost a slash. None if it has not lost one."""
+    match = None if is_url(text) else _MANGLED_URL.match(text)
+    return None if match is None else f"{match[1]}://{text[match.end() :]}"

@@ -9,7 +9,8 @@ from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from anyrecord import _core
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
-from anyrecord._stores import Root, Storage, StoreFiles, resolve
+from anyrecord._store_files import StoreFiles
+from anyrecord._stores import Root, Storage, resolve
 
 __all__ = ["Limits", "OnError", "OpenOptions"]
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anyrecord import _core
-from anyrecord._locations import StrPath, scheme_of, shown, text_of
+from anyrecord._locations import StrPath, is_url, missing_slash_hint, shown, split_query, text_of
 from anyrecord._publishing import ATTEMPTS
 from anyrecord._shard_names import (
     MIN_DIGITS,
@@ -73,7 +73,8 @@ def expand(source: StrPath | Iterable[StrPath], options: OpenOptions | None = No
     - an iterable of these: each in turn. A `set`, which has no order, is sorted.
 
     An `os.PathLike` is always one existing file or folder, never a pattern. The URL of an object is not looked up
-    here. A URL is a folder if it ends in a slash, or if its name has no record suffix and there are objects below it.
+    here. A URL is a folder if it ends in a slash. Outside of a list, it is also a folder if its name has no record
+    suffix and there are objects below it.
 
     Raises FileNotFoundError if nothing is found or a shard is missing, ValueError if the source is ambiguous, and
     TypeError for anything but paths.
@@ -87,7 +88,7 @@ def expand(source: StrPath | Iterable[StrPath], options: OpenOptions | None = No
         raise ValueError("the list of files is empty; pass at least one path")
     if isinstance(source, set | frozenset):
         paths.sort(key=_text)
-    return [file for path in paths for file in _expand_one(path, options)]
+    return [file for path in paths for file in _expand_one(path, options, is_listed=True)]
 
 
 def with_sizes(files: list[FileRange], options: OpenOptions) -> list[FileRange]:
@@ -117,13 +118,27 @@ def _not_a_path(found: object) -> TypeError:
     return TypeError(f"expected a str, an os.PathLike of str, or an iterable of those; found {type(found).__name__}")
 
 
-def _expand_one(path: StrPath, options: OpenOptions | None) -> list[FileRange]:
+def _expand_one(path: StrPath, options: OpenOptions | None, *, is_listed: bool = False) -> list[FileRange]:
     given, is_pattern = _text(path), isinstance(path, str)
     if options is not None and options.store is not None:  # it may have schemes that we do not have
-        return _find_objects(options.store.path(given), StoreTree(options.store), is_pattern)
+        store = options.store
+        text = store.path(given)
+        found = _find_objects(text, StoreTree(text, store), is_pattern, is_listed)
+        return [replace(file, path=store.named(file.path)) for file in found]
     text = text_of(path) if options is None or options.root is None else options.root.path(path)
-    if scheme_of(text) is not None:
-        return _find_objects(text, UrlTree(() if options is None else options.storage), is_pattern)
+    if is_url(text):
+        tree = UrlTree(text, () if options is None else options.storage)
+        return _find_objects(text, tree, is_pattern, is_listed)
+    try:
+        return _find_files(text, is_pattern)
+    except FileNotFoundError:
+        hint = missing_slash_hint(text)
+        if not hint:
+            raise
+        raise FileNotFoundError(errno.ENOENT, f"{os.strerror(errno.ENOENT)}; {hint}") from None
+
+
+def _find_files(text: str, is_pattern: bool) -> list[FileRange]:
     for _ in range(ATTEMPTS - 1):
         try:
             return _find(text, is_pattern)
@@ -135,32 +150,50 @@ def _expand_one(path: StrPath, options: OpenOptions | None) -> list[FileRange]:
 # --- objects ---
 
 
-def _find_objects(path: str, tree: ObjectTree, is_pattern: bool) -> list[FileRange]:
-    name = tree.split(path)[1]
+def _find_objects(path: str, tree: ObjectTree, is_pattern: bool, is_listed: bool) -> list[FileRange]:
+    front, query = split_query(path)
+    name = tree.split(front)[1]
     if not name:
-        return _whole(_folder(path, tree), tree)
+        return _whole(_folder(front, tree), tree)
     if is_pattern:
-        part = _RANGE.fullmatch(path)
-        if part is not None and not tree.has_magic(part[1]) and not part[1].endswith("/"):
-            return [_range(part, path, tree)]
-        if tree.has_magic(path) or _NUMBERED.fullmatch(name):
-            return _whole(_matching(path, tree), tree)
-    # Only a request can tell a folder from an object without a suffix. Most web servers have no folders.
-    if not record_suffix(name) and tree.has_folders(path) and tree.is_folder(path):
-        return _whole(_folder(path, tree), tree)
+        if part := _object_range(front, query, tree):
+            return [part]
+        if tree.has_magic(front) or _NUMBERED.fullmatch(front):
+            return _whole(_matching(front, tree), tree)
+    # Only a request can tell a folder from an object without a suffix. That would be one for each name of a list.
+    # Most web servers have no folders.
+    if not is_listed and not record_suffix(name) and tree.has_folders(front) and tree.is_folder(front):
+        return _whole(_folder(front, tree), tree)
     return [FileRange(path, is_local=False)]
+
+
+def _object_range(front: str, query: str, tree: ObjectTree) -> FileRange | None:
+    """The part of an object that `[a:b]` names, before or after the query of its URL."""
+    for text, rest in ((front, query), (front + query, "")):
+        part = _RANGE.fullmatch(text)
+        if part is None or part[1].endswith("/"):
+            continue
+        named = split_query(part[1])[0]
+        if not tree.has_magic(named) or tree.exact(named):
+            return replace(_range(part, front + query, tree), path=part[1] + rest)
+    return None
 
 
 def _matching(path: str, tree: ObjectTree) -> list[Entry]:
     """The objects that match `name@N` or a glob. An object of exactly that name is found first."""
-    magic = tree.has_magic(path)
     folder, name = tree.split(path)
-    if name != "**" and not tree.has_magic(folder):
-        exact = [entry for entry in tree.entries(folder) if entry.name == name]
-        if exact:
+    has_magic_folder = name == "**" or tree.has_magic(folder)
+    if not has_magic_folder and (exact := tree.exact(path)):
+        return exact
+    shards = _numbered(path, tree.has_magic(path), tree)
+    if shards is not None:
+        return shards
+    try:
+        return _glob(path, tree)
+    except FileNotFoundError:
+        if has_magic_folder and (exact := tree.exact(path)):
             return exact
-    shards = _numbered(path, magic, tree)
-    return _glob(path, tree) if shards is None else shards
+        raise
 
 
 # --- local files ---

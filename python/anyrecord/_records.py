@@ -377,9 +377,10 @@ class Records(_core.Records, Sequence[bytes]):
         counts = dict(self._source.stats())
         store = self._source.options.store
         if store is not None:
-            counts["requests"] += store.calls
-            counts["bytes"] += store.bytes_read
-            counts["waited_us"] += int(store.waited_seconds * 1e6)
+            calls, size, seconds = store.costs()
+            counts["requests"] += calls
+            counts["bytes"] += size
+            counts["waited_us"] += int(seconds * 1e6)
         return Stats._of(counts)
 
     @property

@@ -153,6 +153,7 @@ def salvage(
     Every saved record is proved by a checksum. Blocks that the disk cannot read count as damaged.
     """
     refuse_unknown_options("salvage", options)
+    name = target_path(target) if isinstance(target, str | os.PathLike) else None
     if progress is not None and not callable(progress):
         raise TypeError(f"progress needs a function, not {type(progress).__name__}")
     if isinstance(source, Records | MappedRecords):
@@ -177,7 +178,6 @@ def salvage(
             raise ValueError(f"{named[0]}= is for a target; pass one")
         return _report(_Run(source, files, saving, progress).save(), ())
     given = {keyword: value for keyword, value in options.items() if value is not None}
-    name = target_path(target) if isinstance(target, str | os.PathLike) else None
     sharding = sharding_of(shards, shard_bytes, shard_records)
     if name is None and sharding[0] != "one":
         raise ValueError("shards cannot be written to a file object; pass a path")

@@ -6,28 +6,24 @@ local one. Other objects are asked for their bytes, with one call for many range
 
 from __future__ import annotations
 
-import errno
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
-from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from operator import index
+from typing import Any, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias
 
-from anyrecord._locations import StrPath, scheme_of, shown, text_of
-from anyrecord.errors import FormatError
+from anyrecord._locations import StrPath, is_url, shown, text_of
+from anyrecord._store_files import FsspecFiles, ObstoreFiles, StoreFiles
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-__all__ = ["Root", "Storage", "StoreFiles", "Stores", "resolve"]
+__all__ = ["Root", "Storage", "Stores", "resolve"]
 
 Storage: TypeAlias = Mapping[str, Any] | Any
 """What `storage=` takes: a dict, an obstore store or an fsspec file system."""
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
-Listed: TypeAlias = tuple[list[tuple[str, int]], list[str]]
-"""Objects with their sizes, and folders."""
-Numbers: TypeAlias = list[int]  # inside `StoreFiles`, the name `list` is a method
 
 
 class Root(NamedTuple):
@@ -39,9 +35,13 @@ class Root(NamedTuple):
     def path(self, path: StrPath) -> str:
         """A path that is relative to the store, as a URL or a local path."""
         text = text_of(path)
-        if scheme_of(text) is not None or (os.path.isabs(text) and scheme_of(self.base) is None):
-            if not text.startswith(self.base):
-                raise ValueError(f"{shown(text)!r} is not in the store of storage=, which is {shown(self.base)!r}")
+        is_local = not is_url(self.base)
+        # What is quoted in the address of a web server means the same.
+        parts = re.split(r"[/\\]" if is_local else "/", re.sub("%2e", ".", text, flags=re.IGNORECASE))
+        is_whole = is_url(text) or (os.path.isabs(text) and is_local)
+        if ".." in parts or (is_whole and not text.startswith(self.base)):
+            raise ValueError(f"{shown(text)!r} is not in the store of storage=, which is {shown(self.base)!r}")
+        if is_whole:
             return text
         front, question, query = self.base.partition("?") if self.base.startswith("http") else (self.base, "", "")
         return f"{front}{text.lstrip('/')}{question}{query}"
@@ -65,6 +65,9 @@ def resolve(storage: Storage | None) -> Stores:
     if storage is None:
         return Stores()
     if isinstance(storage, Mapping):
+        for name in storage:
+            if str(name).lower() in _BUCKET_OPTIONS:
+                raise ValueError(f"storage option {name!r} is not valid: the URL names the bucket")
         return Stores(_pairs(storage))
     bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(storage).__mro__}
     names = {name for module, name in bases if module == "obstore"}
@@ -94,26 +97,45 @@ def _pairs(options: Mapping[str, Any]) -> Pairs:
 
 
 def _option_text(name: object, value: object) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case timedelta():
-            return f"{value.total_seconds()}s"
-        case str() | int() | float():
-            return str(value)
-        case _:
-            raise TypeError(f"storage option {name!r} must be a str, a number or a bool, not {type(value).__name__}")
+    if isinstance(value, str):
+        return str(value)  # also of a subclass, such as an enum
+    if isinstance(value, timedelta):
+        return f"{_digits(value.total_seconds())}s"
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool":  # numpy has a bool of its own
+        return "true" if value else "false"
+    with suppress(TypeError, ValueError, OverflowError):
+        if isinstance(value, SupportsIndex | SupportsFloat) and math.isfinite(value):
+            return str(index(value)) if isinstance(value, SupportsIndex) else _digits(float(value))
+    raise TypeError(f"storage option {name!r} must be a str, a number or a bool, not {type(value).__name__}")
+
+
+def _digits(number: float) -> str:
+    """A number without an exponent, and without a fraction if it is whole.
+
+    >>> _digits(3.0), _digits(1e-06), _digits(0.25)
+    ('3', '0.000001', '0.25')
+    """
+    from decimal import Decimal  # imported here because few programs need it
+
+    text = f"{Decimal(repr(number)):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _of_cloud(store: Any, names: set[str]) -> Stores:
     options = dict(store.config)
     scheme = "s3" if "S3Store" in names else "gs" if "GCSStore" in names else "az"
-    bucket = next(options.pop(key) for key in list(options) if key.removeprefix("aws_") in _BUCKETS)
+    bucket = next(options.pop(key) for key in list(options) if key in _BUCKET_OPTIONS)
     prefix = f"{store.prefix.strip('/')}/" if store.prefix else ""
     return Stores(_pairs(options) + _client_pairs(store), Root(f"{scheme}://{bucket}/{prefix}"))
 
 
-_BUCKETS = frozenset({"bucket", "bucket_name", "google_bucket", "google_bucket_name", "container_name", "container"})
+_BUCKET_OPTIONS = frozenset(
+    {
+        *("bucket", "bucket_name", "aws_bucket", "aws_bucket_name", "google_bucket", "google_bucket_name"),
+        *("container", "container_name", "azure_container", "azure_container_name"),
+    }
+)
+"""The options that name what the URL names already."""
 
 
 def _has_headers(store: Any) -> bool:
@@ -135,196 +157,3 @@ def _of_file_system(fs: Any) -> Stores:
     if protocol in ("file", "local"):
         return Stores()
     return Stores(store=FsspecFiles(fs))
-
-
-class _Known(NamedTuple):
-    size: int
-    tag: object
-    """What is different if the object was replaced. None if the store has nothing of that kind."""
-
-
-class StoreFiles:
-    """Files that a Python object reads. The core calls `size`, `size_if_any`, `read` and `check`."""
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self._objects: dict[str, _Known] = {}
-        self.calls = self.bytes_read = 0
-        self.waited_seconds = 0.0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StoreFiles) and (self._store is other._store or bool(self._store == other._store))
-
-    __hash__ = None  # type: ignore[assignment]  # two stores with equal options are equal, and have no hash
-
-    def __getstate__(self) -> dict[str, Any]:
-        import pickle  # imported here because the import is slow
-
-        try:
-            pickle.dumps(self._store)
-        except Exception as error:
-            kind = type(self._store).__name__
-            raise TypeError(
-                f"records of this {kind} cannot be pickled, because the {kind} itself cannot ({error}); "
-                "open them in each process, or pass storage= as a dict"
-            ) from None
-        return {"_store": self._store, "_objects": self._objects}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["_store"])  # type: ignore[misc]  # what belongs to a process is made anew
-        self._objects = state["_objects"]
-
-    def path(self, path: str) -> str:
-        """A path as the store writes it."""
-        raise NotImplementedError
-
-    def size(self, path: str) -> int:
-        """The size of an object. It is asked for once."""
-        known = self._objects.get(path)
-        if known is None:
-            known = self._objects[path] = self._asked(path)
-        return known.size
-
-    def size_if_any(self, path: str) -> int | None:
-        """The size of an object. None if there is none, or if the store does not say."""
-        try:
-            return self.size(path)
-        except OSError:
-            return None
-
-    def read(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
-        """The bytes of many ranges, `(begin, end)` each. An object that was replaced is an error."""
-        wanted = [(begin, end) for begin, end in ranges if begin < end]  # stores refuse empty ranges
-        if not wanted:
-            return [b""] * len(ranges)
-        starts, ends = [begin for begin, _ in wanted], [end for _, end in wanted]
-        found: Iterator[Buffer] = iter(self._call(path, lambda: self._pieces(path, starts, ends)))
-        pieces = [next(found, b"") if begin < end else b"" for begin, end in ranges]
-        self.check(path)
-        lengths = [memoryview(piece).nbytes for piece in pieces]
-        if lengths != [end - begin for begin, end in ranges]:
-            raise OSError(errno.EIO, "the store returned fewer or other bytes than were asked for", path)
-        self.bytes_read += sum(lengths)
-        return pieces
-
-    def check(self, path: str) -> None:
-        """Raises FormatError if the object is not the one that was opened."""
-        known = self._objects.get(path)
-        if known is not None and known.tag is not None and self._asked(path) != known:
-            raise FormatError(f"{path}: the object changed after it was opened; open it again", path=path)
-
-    def list(self, folder: str, deep: bool) -> Listed:
-        """The objects in a folder with their sizes, and the folders in it. `deep`: the objects of all levels."""
-        raise NotImplementedError
-
-    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Sequence[Buffer]:
-        raise NotImplementedError
-
-    def _about(self, path: str) -> _Known:
-        raise NotImplementedError
-
-    def _asked(self, path: str) -> _Known:
-        known: _Known = self._call(path, lambda: self._about(path))
-        return known
-
-    def _call(self, path: str, act: Callable[[], Any]) -> Any:
-        """Calls the store. Its own kinds of errors become OSError."""
-        self.calls += 1
-        begun = monotonic()
-        try:
-            return act()
-        except FileNotFoundError as error:
-            if error.filename is not None:
-                raise
-            raise FileNotFoundError(errno.ENOENT, "there is no such object in the store", path) from error
-        except (OSError, NotImplementedError, RuntimeError, MemoryError):
-            raise
-        except Exception as error:
-            text = f"the {type(self._store).__name__} failed: {str(error).partition(chr(10))[0]}"
-            raise OSError(errno.EIO, text, path) from error
-        finally:
-            self.waited_seconds += monotonic() - begun
-
-
-class ObstoreFiles(StoreFiles):
-    """The objects of an obstore store."""
-
-    def __init__(self, store: Any) -> None:
-        super().__init__(store)
-        self._process = os.getpid()
-
-    def path(self, path: str) -> str:
-        if scheme_of(path) is not None:
-            raise ValueError(f"{shown(path)!r} is a URL; with a store as storage=, pass the name of the object in it")
-        return path.lstrip("/")
-
-    def _call(self, path: str, act: Callable[[], Any]) -> Any:
-        if os.getpid() != self._process:  # the threads of obstore do not exist here, so a call would never return
-            raise OSError(
-                errno.EPERM,
-                "an obstore store cannot be used in a forked process; open the records there, start the process with "
-                "'spawn', or pass storage= as a dict",
-                path,
-            )
-        return super()._call(path, act)
-
-    def _about(self, path: str) -> _Known:
-        return _known_of(self._store.head(path))
-
-    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Sequence[Buffer]:
-        found: Sequence[Buffer] = self._store.get_ranges(path, starts=starts, ends=ends)
-        return found
-
-    def list(self, folder: str, deep: bool) -> Listed:
-        prefix = folder.rstrip("/") or None
-        if deep:
-            metas = self._call(folder, lambda: self._store.list(prefix).collect())
-            folders = []
-        else:
-            level = self._call(folder, lambda: self._store.list_with_delimiter(prefix))
-            metas, folders = level["objects"], level["common_prefixes"]
-        self._objects.update((meta["path"], _known_of(meta)) for meta in metas)
-        return [(meta["path"], meta["size"]) for meta in metas], list(folders)
-
-
-def _known_of(meta: Any) -> _Known:
-    return _Known(meta["size"], meta.get("e_tag") or meta.get("version") or meta.get("last_modified"))
-
-
-class FsspecFiles(StoreFiles):
-    """The files of an fsspec file system."""
-
-    def path(self, path: str) -> str:
-        found: str = self._store._strip_protocol(path)
-        return f"{found.rstrip('/')}/" if path.endswith("/") else found
-
-    def _about(self, path: str) -> _Known:
-        self._store.invalidate_cache(path)
-        about = self._store.info(path)
-        if about.get("type") == "directory":
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if about.get("size") is None:
-            raise OSError(errno.EIO, "the file system does not know the size of the file", path)
-        tag = next((str(about[key]) for key in _TAGS if about.get(key)), None)
-        return _Known(int(about["size"]), tag)
-
-    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Sequence[Buffer]:
-        found: Sequence[Buffer] = self._store.cat_ranges([path] * len(starts), starts, ends, on_error="raise")
-        return found
-
-    def list(self, folder: str, deep: bool) -> Listed:
-        at = folder.rstrip("/")
-        if deep:
-            found = self._call(folder, lambda: self._store.find(at, detail=True))
-            entries = list(found.values())
-        else:
-            entries = self._call(folder, lambda: self._store.ls(at, detail=True))
-        files = [(entry["name"], int(entry.get("size") or 0)) for entry in entries if entry["type"] != "directory"]
-        return files, [entry["name"] for entry in entries if entry["type"] == "directory"]
-
-
-_TAGS = (
-    *("ETag", "etag", "e_tag", "generation", "version_id"),
-    *("mtime", "LastModified", "last_modified", "updated", "modified", "created"),
-)
-"""The names that file systems have for what changes if a file is replaced."""

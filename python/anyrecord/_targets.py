@@ -19,9 +19,10 @@ _LONGEST_HIDDEN_NAME = ".{name:.40}.samples.tfrecord.xxxxxxxxxxxxxxxx_xxxxxxxxxx
 
 def target_path(path: StrPath) -> str:
     """Returns the local path that a user passed. Raises ValueError for a URL, except `file://`."""
-    name = text_of(path)
-    refuse_url(name)
-    return name
+    text = os.fspath(path)
+    if isinstance(text, str):
+        refuse_url(text)
+    return text_of(path)
 
 
 def is_folder_name(path: str) -> bool:

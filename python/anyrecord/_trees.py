@@ -16,15 +16,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anyrecord import _core
-from anyrecord._locations import scheme_of, shown
+from anyrecord._locations import is_web, shown, split_query
 from anyrecord._publishing import refuse_unfinished, refuse_unfinished_file, refuse_unfinished_matches
 
 if TYPE_CHECKING:
-    from anyrecord._stores import StoreFiles
+    from anyrecord._store_files import StoreFiles
 
 __all__ = ["LOCAL", "Entry", "Found", "LocalTree", "ObjectTree", "StoreTree", "Tree", "UrlTree"]
 
 _MAGIC = re.compile(r"[*?[]")
+_QUOTED_MAGIC = re.compile("%(2A|3F|5B)", re.IGNORECASE)
 
 
 class Entry(NamedTuple):
@@ -129,8 +130,16 @@ class ObjectTree:
         self._known: dict[tuple[str, bool], tuple[list[Entry], list[str]]] = {}
 
     def parts(self, path: str) -> tuple[str, str]:
-        """The store, and the name of an object in it: `("s3://bucket/", "data/train.ffr")`."""
+        """The store, and the name of an object in it as it is written: `("s3://bucket/", "data/train.ffr")`."""
         raise NotImplementedError
+
+    def plain(self, name: str) -> str:
+        """A written name as it is."""
+        return name
+
+    def pattern(self, name: str) -> str:
+        """A written name as a pattern of plain names."""
+        return name
 
     def listed(self, folder: str, deep: bool) -> tuple[list[tuple[str, int]], list[str]]:
         """The objects under a folder, each with its size, and the folders, unless all levels are listed."""
@@ -142,7 +151,7 @@ class ObjectTree:
     def split(self, path: str) -> tuple[str, str]:
         store, name = self.parts(path)
         folder, slash, base = name.rpartition("/")
-        return store + folder + slash, base
+        return store + folder + slash, self.plain(base)
 
     def join(self, folder: str, name: str) -> str:
         return folder + name if not folder or folder.endswith("/") else f"{folder}/{name}"
@@ -152,6 +161,11 @@ class ObjectTree:
 
     def entries(self, folder: str) -> Iterator[Entry]:
         yield from self._below(folder, deep=False)[0]
+
+    def exact(self, path: str) -> list[Entry]:
+        """The object of exactly this name, if there is one, whatever characters the name has. It lists the folder."""
+        folder, name = self.split(path)
+        return [entry for entry in self.entries(folder) if entry.name == name]
 
     def has_folders(self, path: str) -> bool:
         """Whether a name without a slash at its end can be a folder."""
@@ -166,7 +180,7 @@ class ObjectTree:
         store, name = self.parts(pattern)
         names = name.split("/")
         fixed = next((at for at, part in enumerate(names) if _MAGIC.search(part)), len(names) - 1)
-        wanted = tuple(names[fixed:])
+        wanted = tuple(map(self.pattern, names[fixed:]))
         files, folders = self._below(store + "/".join(names[:fixed]), deep=len(wanted) > 1 or wanted == ("**",))
         matches = [entry for entry in files if _matches(tuple(entry.name.split("/")), wanted)]
         found = [Entry(entry.name.rpartition("/")[2], entry.path, entry.size) for entry in matches]
@@ -179,16 +193,19 @@ class ObjectTree:
         if key in self._known:
             return self._known[key]
         objects, folders = self.listed(folder, deep)
-        prefix = self.parts(folder)[1].rstrip("/")
+        prefix = self._name(folder)
         prefix = f"{prefix}/" if prefix else ""
         found = []
         for path, size in objects:
-            name = self.parts(path)[1]
+            name = self.plain(self.parts(path)[1])
             # Some programs store an empty object with the name of a folder.
             if name.startswith(prefix) and len(name) > len(prefix):
                 found.append(Entry(name[len(prefix) :], path, size))
-        self._known[key] = found, [self.parts(path)[1].rstrip("/")[len(prefix) :] for path in folders]
+        self._known[key] = found, [self._name(path)[len(prefix) :] for path in folders]
         return self._known[key]
+
+    def _name(self, folder: str) -> str:
+        return self.plain(self.parts(folder)[1].rstrip("/"))
 
     def refuse_unfinished(self, folder: str, concerns: Callable[[str], object] | None = None) -> None:
         pass
@@ -201,45 +218,73 @@ class ObjectTree:
 
 
 class UrlTree(ObjectTree):
-    """Objects that have URLs."""
+    """Objects that have URLs. Special characters of names are quoted in the addresses of a web server."""
 
-    def __init__(self, options: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, url: str, options: tuple[tuple[str, str], ...]) -> None:
         super().__init__()
         self._options = list(options)
+        self._is_web = is_web(url)
+        self._query = split_query(url)[1]
 
     def parts(self, path: str) -> tuple[str, str]:
-        scheme, _, rest = path.partition("://")
+        scheme, _, rest = split_query(path)[0].partition("://")
         if scheme.lower() == "memory":
             return "memory://", rest.lstrip("/")
         host, _, name = rest.partition("/")
-        if _is_web(path):
-            from urllib.parse import unquote  # imported here because few programs need it
-
-            name = unquote(name.partition("?")[0].partition("#")[0])
         return f"{scheme.lower()}://{host}/", name
 
+    def plain(self, name: str) -> str:
+        return _unquoted(name) if self._is_web else name
+
+    def pattern(self, name: str) -> str:
+        # A quoted star is a star. In a pattern, that is written as [*].
+        return _unquoted(_QUOTED_MAGIC.sub(r"[\g<0>]", name)) if self._is_web else name
+
+    def join(self, folder: str, name: str) -> str:
+        return super().join(folder, _quoted(name) if self._is_web else name)
+
     def has_folders(self, path: str) -> bool:
-        return not _is_web(path)
+        return not self._is_web
 
     def listed(self, folder: str, deep: bool) -> tuple[list[tuple[str, int]], list[str]]:
         try:
-            return _core.list_objects(folder, deep, self._options)
+            objects, folders = _core.list_objects(folder + self._query, deep, self._options)
+            return [(self._literal(url), size) for url, size in objects], folders
         except OSError as error:
-            if not _is_web(folder) or isinstance(error, PermissionError) or "answered" not in str(error):
+            if not self._is_web:
                 raise
-            text = f"the web server cannot list files ({error.strerror or error}); pass the URL of each file"
+            text = (
+                f"the folder cannot be listed ({error.strerror or error}); "
+                "most web servers cannot list files: pass the URL of each file"
+            )
             raise OSError(error.errno or errno.EIO, text, shown(folder)) from None
+
+    def _literal(self, url: str) -> str:
+        """A URL that is no pattern. The core does not quote the characters of patterns."""
+        if not self._is_web or not _MAGIC.search(url):
+            return url
+        store, name = self.parts(url)
+        for character, quoted in (("*", "%2A"), ("[", "%5B"), ("]", "%5D")):
+            name = name.replace(character, quoted)
+        return store + name + split_query(url)[1]
 
 
 class StoreTree(ObjectTree):
     """Objects that a Python object reads: an obstore store or an fsspec file system."""
 
-    def __init__(self, store: StoreFiles) -> None:
+    def __init__(self, path: str, store: StoreFiles) -> None:
         super().__init__()
         self._store = store
+        self._query = split_query(path)[1]
 
     def parts(self, path: str) -> tuple[str, str]:
         return "", path
+
+    def exact(self, path: str) -> list[Entry]:
+        if not self._store.asks_for_names:
+            return super().exact(path)
+        size = self._store.size_if_any(path + self._query)
+        return [] if size is None else [Entry(self.split(path)[1], path + self._query, size)]
 
     def listed(self, folder: str, deep: bool) -> tuple[list[tuple[str, int]], list[str]]:
         with suppress(FileNotFoundError):
@@ -247,9 +292,15 @@ class StoreTree(ObjectTree):
         return [], []
 
 
-def _is_web(path: str) -> bool:
-    """Whether a path is the URL of a web server, which has a query and may not list its files."""
-    return scheme_of(path) in ("http", "https")
+def _unquoted(name: str) -> str:
+    from urllib.parse import unquote  # imported here because few programs need it
+
+    return unquote(name)
+
+
+def _quoted(name: str) -> str:
+    """Quotes what would end the name. Other special characters may stay: the name can be a pattern."""
+    return name.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
 @lru_cache(256)

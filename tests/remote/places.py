@@ -57,7 +57,8 @@ class OnServer:
         # `url` of a web server quotes the magic characters of patterns.
         return f"{self.server.endpoint}/{key}" if self.is_web else self.server.url(key)
 
-    shown = path
+    def shown(self, key: str) -> str:
+        return self.server.url(key).replace("%40", "@")  # which needs no quotes
 
     @property
     def is_web(self) -> bool:

@@ -107,6 +107,19 @@ def test_ffrecord_reader(server: Played) -> None:
         FileReader(server.url("missing.ffr"))
 
 
+def test_a_folder_is_listed_once_and_its_files_are_opened_once(server: Played) -> None:
+    with FileReader(server.url("data")) as reader:
+        assert reader.n == 50
+    server.clear()
+    with FileReader(server.url("data")):
+        assert sorted(entry.key for entry in server.log) == ["", "data/a.ffr", "data/b.ffr"]
+
+
+def test_a_folder_without_files_is_refused_as_by_the_original(server: Played) -> None:
+    with pytest.raises(AssertionError, match=r"At least one \.ffr file as input"):
+        FileReader(server.url("nothing"))
+
+
 def test_ffrecord_packed_folder(server: Played) -> None:
     os.makedirs("folder")
     with open("folder/one.txt", "w") as file:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyrecord
+import fsspec
 import pytest
+from obstore.store import S3Store
 
-from .servers import Played, faults
+from .places import credentials
+from .servers import BUCKET, Played, faults
 
 RECORDS = [bytes([i]) * 20_000 for i in range(60)]
 PATIENT = {"read_timeout": "24h", "retry_timeout": "24h"}
@@ -26,6 +31,28 @@ def file_of() -> bytes:
         writer.write_many(RECORDS)
     return out.getvalue()
 
+
+def store_of(server: Played) -> Any:
+    """A store of obstore that is asked for bytes."""
+    client: Any = {"allow_http": True, "timeout": "24h"}
+    return S3Store(
+        BUCKET,
+        endpoint=server.endpoint,
+        region="us-east-1",
+        client_options=client,
+        credential_provider=credentials,
+    )
+
+
+def file_system_of(server: Played) -> Any:
+    return fsspec.filesystem("http", skip_instance_cache=True)
+
+
+ASKED: dict[str, tuple[Any, Callable[[Played], Any], Callable[[Played, str], str]]] = {
+    "obstore": ("s3", store_of, lambda server, key: key),
+    "fsspec": ("http", file_system_of, lambda server, key: server.url(key)),
+}
+"""Objects that are asked for bytes: the protocol, the object, and the path of a file."""
 
 OPENING: dict[str, Callable[[str, Any], object]] = {
     "open": lambda url, storage: anyrecord.open(url, storage=storage),
@@ -96,3 +123,55 @@ def test_reading_hears_ctrl_c_while_bytes_come() -> None:
         server.clear()
         server.play(faults.slow(1000))
         interrupted(server, lambda: records[1])
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("name", [name for name in OPENING if name != "open many"])
+def test_opening_with_an_object_hears_ctrl_c(kind: str, name: str) -> None:
+    if kind == "fsspec" and name in ("a pattern", "shards"):
+        return  # a web server has no listings
+    protocol, make, path = ASKED[kind]
+    with Played({"a.ffr": file_of()}, protocol=protocol) as server:
+        server.play(faults.stall())
+        storage = make(server)
+        interrupted(server, lambda: OPENING[name](path(server, "a.ffr"), storage))
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("name", READING)
+def test_reading_with_an_object_hears_ctrl_c_and_goes_on_after_it(kind: str, name: str) -> None:
+    protocol, make, path = ASKED[kind]
+    with Played({"a.ffr": file_of()}, protocol=protocol) as server:
+        records = anyrecord.open(path(server, "a.ffr"), storage=make(server))
+        server.clear()
+        server.play(faults.stall())
+        interrupted(server, lambda: READING[name](records))
+        server.clear()
+        assert records[50] == RECORDS[50]
+
+
+def test_a_process_ends_though_a_store_waits() -> None:
+    program = """
+import os, signal, sys, threading
+import anyrecord
+from obstore.store import MemoryStore
+from anyrecord._waiting import result_of
+import asyncio
+store = MemoryStore()
+store.put("a", b"")
+started = threading.Event()
+async def stall():
+    started.set()
+    await asyncio.Event().wait()
+def interrupt():
+    started.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
+try:
+    result_of(stall)
+except KeyboardInterrupt:
+    print("heard")
+threading.Thread(target=lambda: result_of(stall), daemon=True).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")

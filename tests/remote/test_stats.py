@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 from typing import Any
 
 import anyrecord
+import fsspec
 import pytest
+from obstore.store import S3Store
 
-from .servers import Played, faults
+from .places import credentials
+from .servers import BUCKET, Played, faults
 
 RECORDS = [bytes([i]) * 20_000 for i in range(60)]
 
@@ -21,6 +26,12 @@ def file_of() -> bytes:
     with anyrecord.create(out, format="ffrecord") as writer:
         writer.write_many(RECORDS)
     return out.getvalue()
+
+
+def store_of(server: Played) -> Any:
+    """A store that is asked for bytes."""
+    client: Any = {"allow_http": True}
+    return S3Store(BUCKET, endpoint=server.endpoint, region="r", client_options=client, credential_provider=credentials)
 
 
 def test_requests_and_bytes_are_those_of_the_server() -> None:
@@ -49,11 +60,8 @@ def test_reads_of_local_files_are_counted(format: str, io: Any) -> None:
         out.write_many(RECORDS)
     records = anyrecord.open("a", io=io, cache_bytes=0)
     total = sum(map(len, RECORDS))
-    reads: list[Callable[[], list[bytes]]] = [
-        lambda: [records[i] for i in range(60)],
-        lambda: records[list(range(60))],
-        lambda: list(records),
-    ]
+    reads: list[Callable[[], list[bytes]]]
+    reads = [lambda: [records[i] for i in range(60)], lambda: records[list(range(60))], lambda: list(records)]
     for read in reads:
         before = records.stats()
         assert read() == RECORDS
@@ -84,6 +92,42 @@ def test_no_read_of_many_threads_is_lost() -> None:
         list(threads.map(records.__getitem__, list(range(60)) * 200))
     assert records.stats().requests - before.requests == 12_000
     assert records.stats().bytes - before.bytes == 12_000 * 20_000
+
+
+def opened(source: str, where: str, server: Played) -> anyrecord.Records:
+    if where == "local":
+        Path(source).write_bytes(file_of())
+        return anyrecord.open(source, cache_bytes=0)
+    if where == "url":
+        return anyrecord.open(server.url(source), storage={**server.storage, "readahead_bytes": 0})
+    if where == "store":
+        return anyrecord.open(source, storage=store_of(server))
+    fs = fsspec.filesystem("memory")
+    fs.pipe(f"/stats-tests/{source}", file_of())
+    return anyrecord.open(f"/stats-tests/{source}", storage=fs)
+
+
+def costs(records: anyrecord.Records) -> tuple[int, int]:
+    return records.stats().requests, records.stats().bytes
+
+
+@pytest.mark.parametrize("where", ["local", "url", "store", "file system"])
+def test_joined_records_count_what_all_of_them_cost(where: str) -> None:
+    with Played({"a.ffr": file_of(), "b.ffr": file_of()}) as server:
+        a, b = opened("a.ffr", where, server), opened("b.ffr", where, server)
+        both = anyrecord.concat([a, b, a[3:]])
+        for joined in (both, anyrecord.mix([a, b, a], [1, 1, 1], length=300), anyrecord.concat([both, a, both])):
+            before = costs(joined)
+            assert before == tuple(x + y for x, y in zip(costs(a), costs(b), strict=True))
+            for records in (a, b, joined[100:]):
+                list(records[10:13])
+            after = costs(joined)
+            assert after == tuple(x + y for x, y in zip(costs(a), costs(b), strict=True))
+            assert after[0] > before[0]
+            assert after[1] >= before[1] + 9 * 20_000
+            assert joined[::2].stats() == joined.stats()
+        copy = pickle.loads(pickle.dumps(joined))
+        assert copy[0] == joined[0]
 
 
 def test_stats_cannot_be_changed() -> None:

@@ -7,10 +7,12 @@ import os
 import pickle
 import zipfile
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import anyrecord
 import fsspec
+import numpy
 import obstore
 import pytest
 from anyrecord._stores import resolve
@@ -59,9 +61,9 @@ APART: dict[str, tuple[Any, str, dict[str, str]]] = {
         {
             "skip_signature": "true",
             "max_retries": "3",
-            "retry_timeout": "9.0s",
-            "init_backoff": "1.0s",
-            "max_backoff": "2.0s",
+            "retry_timeout": "9s",
+            "init_backoff": "1s",
+            "max_backoff": "2s",
         },
     ),
 }
@@ -76,8 +78,9 @@ def test_stores_of_obstore_become_a_url_and_options(name: str) -> None:
     assert dict(found.options) == options
     assert found.root.path("x/y.ffr") == f"{base}x/y.ffr"
     assert found.root.path(f"{base}y.ffr") == f"{base}y.ffr"
-    with pytest.raises(ValueError, match="is not in the store of storage="):
-        found.root.path("s3://another/y.ffr")
+    for outside in ("s3://another/y.ffr", "../y.ffr", "x/../../y.ffr", f"{base}../y.ffr", "%2e%2E/y.ffr", "x/..", ".."):
+        with pytest.raises(ValueError, match=r"is not in the store of storage=|names no object"):
+            found.root.path(outside)
 
 
 def test_headers_of_a_store_are_sent() -> None:
@@ -95,6 +98,10 @@ def test_a_local_store_is_a_local_folder(tmp_path: Any) -> None:
         records = anyrecord.open(source, storage=LocalStore(tmp_path))
         assert records.paths == [str(tmp_path / "data" / "a.ffr")]
         assert records[5] == RECORDS[5]
+    (tmp_path / "b.ffr").write_bytes(file_of())
+    for outside in ("../b.ffr", "x/../../b.ffr", str(tmp_path / "b.ffr"), f"{tmp_path}/data/../b.ffr", "*/../../b.ffr"):
+        with pytest.raises(ValueError, match="is not in the store of storage="):
+            anyrecord.open(outside, storage=LocalStore(tmp_path / "data"))
     for source in ("data/a.ffr", "file://" + str(tmp_path / "data" / "a.ffr")):
         assert len(anyrecord.open(source, storage=fsspec.filesystem("file"))) == len(RECORDS)
 
@@ -116,6 +123,50 @@ def test_a_store_with_a_prefix_reads_below_it() -> None:
 def test_anything_else_is_a_type_error_that_says_what_is_taken(wrong: Any) -> None:
     with pytest.raises(TypeError, match="a dict of options, an obstore store or an fsspec file system"):
         anyrecord.open("a.ffr", storage=wrong)
+
+
+# Options
+
+NUMBERS: dict[str, tuple[Any, str]] = {
+    "int": (3, "3"),
+    "numpy int": (numpy.int64(3), "3"),
+    "whole float": (3.0, "3"),
+    "numpy float": (numpy.float32(0.5), "0.5"),
+    "large float": (1e22, "10000000000000000000000"),
+    "small float": (1e-7, "0.0000001"),
+    "fraction": (Fraction(1, 4), "0.25"),
+    "short time": (timedelta(microseconds=1), "0.000001s"),
+    "long time": (timedelta(days=1), "86400s"),
+    "bool": (True, "true"),
+    "numpy bool": (numpy.bool_(False), "false"),
+    "text": ("1e3", "1e3"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_are_written_without_exponents(name: str) -> None:
+    value, text = NUMBERS[name]
+    assert resolve({"x": value}).options == (("x", text),)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), {"a": 1}, [1], b"x", object(), 1j])
+def test_an_option_that_is_no_text_and_no_number_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="storage option 'x' must be a str, a number or a bool"):
+        resolve({"x": wrong})
+
+
+def test_numbers_of_other_libraries_are_options() -> None:
+    with Played({"a.ffr": file_of()}) as server:
+        options = {"max_requests": numpy.int64(3), "retry_timeout": timedelta(seconds=60), "part_size": 1e6}
+        assert anyrecord.open(server.url("a.ffr"), storage={**server.storage, **options})[5] == RECORDS[5]
+
+
+@pytest.mark.parametrize(
+    "option", ["bucket", "aws_bucket_name", "google_bucket", "azure_container_name", "BUCKET_NAME"]
+)
+def test_the_url_names_the_bucket_and_no_option_does(option: str) -> None:
+    with pytest.raises(ValueError, match=f"storage option '{option}' is not valid: the URL names the bucket"):
+        anyrecord.open("s3://bucket/a.ffr", storage={option: "other"})
 
 
 # Objects that are asked for bytes
@@ -200,13 +251,18 @@ def test_a_store_that_cannot_be_used_after_a_fork_says_so_and_does_not_hang() ->
     store, path = memory_store()
     records = anyrecord.open(path, storage=store)
 
-    def read() -> str:
-        try:
-            return str(records[3])
-        except OSError as error:
-            return str(error)
+    def read() -> list[str]:
+        said = []
+        for act in (lambda: records[3], lambda: anyrecord.open("a.ffr", storage=MemoryStore())):
+            try:
+                said.append(str(act()))
+            except OSError as error:
+                said.append(str(error))
+        return said
 
-    assert "an obstore store cannot be used in a forked process" in forked(read)
+    for said in forked(read):
+        assert "an obstore store cannot be used in a forked process" in said
+        assert "a.ffr" in said
     assert records[3] == RECORDS[3]
 
 

@@ -31,6 +31,7 @@ use crate::storage::file_set::FileSet;
 use crate::storage::remote::ahead::AheadUser;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -331,9 +332,13 @@ impl Reader {
         self.is_remote
     }
 
-    /// Joins the iterations that fetch from servers before they read. None if there are no such files.
-    pub fn fetch_ahead(&self) -> Option<AheadUser> {
-        self.is_remote.then(|| AheadUser::new(&self.files.ahead))
+    /// Joins the iterations that fetch from servers before they read: in each data set that was opened by itself.
+    pub fn fetch_ahead(&self) -> Vec<AheadUser> {
+        let mut seen = HashSet::new();
+        let sets = self.shards.iter().map(|shard| shard.files()).filter(|_| self.is_remote);
+        sets.filter(|files| seen.insert(Arc::as_ptr(files)))
+            .map(|files| AheadUser::new(&files.ahead))
+            .collect()
     }
 
     /// How many bytes are in memory because they were fetched ahead, or are on their way.

@@ -203,20 +203,20 @@ pub struct Announced {
     until: u64,
     begun: Instant,
     /// What was fetched from servers ends with the iteration.
-    user: Option<AheadUser>,
+    users: Vec<AheadUser>,
 }
 
 impl Announced {
     pub fn new(begin: u64) -> Self {
-        Announced { begin, until: 0, begun: Instant::now(), user: None }
+        Announced { begin, until: 0, begun: Instant::now(), users: Vec::new() }
     }
 
     /// Announces the records from `next` on, if recent reads missed the page cache. The disk or the server works while
     /// the user's code runs. `mean` is the size of recent records.
     fn go_on(&mut self, py: Python<'_>, reader: &Reader, view: &View, next: u64, mean: u64) {
         let mean = mean.max(1);
-        if self.user.is_none() {
-            self.user = reader.fetch_ahead();
+        if self.users.is_empty() && reader.is_remote() {
+            self.users = reader.fetch_ahead();
         }
         let distance = match reader.readahead() {
             Some((most, time)) => self.remote_bytes(mean * (next - self.begin.min(next)), most, time) / mean,

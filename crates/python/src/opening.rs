@@ -19,6 +19,7 @@ use anyrecord::{Budget, Cx, Limits};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -266,9 +267,17 @@ impl Source {
         Ok(found)
     }
 
-    /// The counters of what was read, by their names.
+    /// The counters of what was read, by their names. Data sets that were opened by themselves are added up.
     fn stats(&self) -> Vec<(&'static str, u64)> {
-        self.reader.stats().to_vec()
+        let mut counts = self.reader.stats().to_vec();
+        let files = self.reader.shards().iter().map(|shard| shard.files());
+        let mut seen = HashSet::from([Arc::as_ptr(self.reader.budget().files())]);
+        for other in files.filter(|files| seen.insert(Arc::as_ptr(files))) {
+            for (sum, (_, count)) in counts.iter_mut().zip(other.stats.counts()) {
+                sum.1 += count;
+            }
+        }
+        counts
     }
 
     /// How many bytes are in memory because they were fetched ahead, or are on their way.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// What names of files are about.
 pub struct Places {
     options: Arc<StorageOptions>,
-    /// An `anyrecord._stores.StoreFiles`. It reads all files.
+    /// An `anyrecord._store_files.StoreFiles`. It reads all files.
     store: Option<Py<PyAny>>,
 }
 

@@ -1,6 +1,6 @@
 //! Objects that a Python object reads: of obstore stores and fsspec file systems.
 //!
-//! The Python object is an `anyrecord._stores.StoreFiles`. One call of its `read` gets many ranges of an object.
+//! The Python object is an `anyrecord._store_files.StoreFiles`. One call of its `read` gets many ranges of an object.
 
 use crate::errors::external;
 use crate::gil::{self, Kept};

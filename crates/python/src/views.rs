@@ -61,7 +61,6 @@ struct Gathered {
     reader: Arc<Reader>,
     /// Each view, and the number of its first record in the reader.
     views: Vec<(View, u64)>,
-    /// Those of the first source.
     options: Py<PyAny>,
     policy: Option<Arc<Policy>>,
 }
@@ -72,8 +71,8 @@ impl Gathered {
     }
 }
 
-/// Puts the files of several sources under one reader.
-fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
+/// Puts the files of several sources under one reader. `options`: those of all of them.
+fn gather(sources: &[Py<Source>], options: &Bound<'_, PyAny>) -> PyResult<Gathered> {
     let first = sources.first().ok_or_else(|| PyValueError::new_err("pass at least one source"))?;
     let (mut shards, mut views, mut cache_bytes) = (Vec::new(), Vec::new(), 0);
     let threads = first.get().reader.threads();
@@ -94,16 +93,15 @@ fn gather(py: Python<'_>, sources: &[Py<Source>]) -> PyResult<Gathered> {
         cache_bytes = cache_bytes.max(reader.cache_bytes());
     }
     let reader = Arc::new(Reader::new(shards, cache_bytes, threads).map_err(Failure)?);
-    let options = first.get().options.clone_ref(py);
     let bases: Vec<u64> = views.iter().map(|(_, base)| *base).collect();
-    let policy = Policy::of_all(options.bind(py), sources, &bases, &reader)?;
-    Ok(Gathered { reader, views, options, policy })
+    let policy = Policy::of_all(options, sources, &bases, &reader)?;
+    Ok(Gathered { reader, views, options: options.clone().unbind(), policy })
 }
 
 /// The records of several sources, one after the other.
 #[pyfunction]
-pub fn concat(py: Python<'_>, sources: Vec<Py<Source>>) -> PyResult<Source> {
-    let mut gathered = gather(py, &sources)?;
+pub fn concat(sources: Vec<Py<Source>>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
+    let mut gathered = gather(&sources, options)?;
     let view = View::concat(std::mem::take(&mut gathered.views)).map_err(Failure)?;
     Ok(gathered.source(view))
 }
@@ -111,8 +109,8 @@ pub fn concat(py: Python<'_>, sources: Vec<Py<Source>>) -> PyResult<Source> {
 /// The records of several sources, interleaved by weight, until the `"first"` or `"all"` of them end, or to a length.
 #[pyfunction]
 pub fn mix(
-    py: Python<'_>,
     sources: Vec<Py<Source>>,
+    options: &Bound<'_, PyAny>,
     weights: Vec<u64>,
     seed: u64,
     until: &str,
@@ -123,7 +121,7 @@ pub fn mix(
         ("all", _) => Until::All,
         _ => Until::First,
     };
-    let mut gathered = gather(py, &sources)?;
+    let mut gathered = gather(&sources, options)?;
     let views = std::mem::take(&mut gathered.views);
     let view = View::mix(views, &weights, seed, until).map_err(Failure)?;
     Ok(gathered.source(view))

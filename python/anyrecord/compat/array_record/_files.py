@@ -25,7 +25,8 @@ class Instruction(NamedTuple):
 def open_one(path: str, options: ReaderOptions) -> anyrecord.Records:
     """Opens the records of one file."""
     _check(path)
-    return anyrecord.open(exact(path), format="array_record", table=options.table, storage=options.storage)
+    # In a list, a URL is an object and never a folder.
+    return anyrecord.open([exact(path)], format="array_record", table=options.table, storage=options.storage)
 
 
 def open_all(instructions: Sequence[Instruction], options: ReaderOptions) -> anyrecord.Records:

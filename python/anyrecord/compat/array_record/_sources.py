@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol, SupportsIndex
 
 import anyrecord
+from anyrecord.compat._types import shown
 from anyrecord.compat.array_record._failures import FAILURES
 from anyrecord.compat.array_record._files import Instruction, open_all, open_one
 from anyrecord.compat.array_record._options import ReaderOptions
@@ -102,7 +103,7 @@ class SeparateFiles:
             records = self._file(number)
             positions = [position for _, position in wanted]
             if max(positions) >= len(records):
-                name = self._instructions[number].filename
+                name = shown(self._instructions[number].filename)
                 raise RuntimeError(f"index {max(positions)} out of bound {len(records)} of {name}")
             for (rank, _), record in zip(wanted, records.__getitems__(positions), strict=True):
                 found[rank] = record

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
 import anyrecord
-from anyrecord.compat._types import StrPath
+from anyrecord.compat._types import StrPath, exact, is_url, target_path, text_of
 from anyrecord.compat.ffrecord.reader import FileReader, Sample
 
 __all__ = ["PackedFolder", "pack_folder"]
@@ -19,15 +19,17 @@ Items: TypeAlias = list[str | Path]  # inside `PackedFolder`, the name `list` is
 
 def pack_folder(folder: StrPath, out_file: StrPath, verbose: bool = False) -> None:
     """Stores a folder and everything in it as one file. The name of the file must end with `.ffr`."""
-    if not os.path.isdir(folder):
+    source, target = text_of(folder), target_path(out_file)
+    if not is_url(source) and not os.path.isdir(source):  # `pack` refuses a URL by name
         raise AssertionError("'folder' must be a directory")
-    target = os.fspath(out_file)
     if os.path.splitext(target)[1] != ".ffr":
         raise AssertionError(f"{target} does not end with .ffr")
     parent = os.path.dirname(target) or os.curdir
     if not os.path.isdir(parent):
         raise RuntimeError(f"'fd > 0' failed. Failed to open file {target}: {os.strerror(2)}")
-    anyrecord.pack(folder, target, overwrite=True, progress=_printer(os.fspath(folder)) if verbose else None)
+    anyrecord.pack(
+        source, target, overwrite=True, progress=_printer(source) if verbose and not is_url(source) else None
+    )
 
 
 def _printer(folder: str) -> Callable[[int, int], None]:
@@ -74,7 +76,8 @@ class PackedFolder:
 
     def __init__(self, ffr_file: StrPath, check_data: bool = True) -> None:
         self.reader = FileReader(ffr_file, check_data)
-        with anyrecord.Folder(self.reader.fnames, checksums=check_data) as folder:  # type: ignore[arg-type]
+        names = [exact(name) for name in self.reader.fnames]
+        with anyrecord.Folder(names, checksums=check_data) as folder:  # type: ignore[arg-type]
             self.structure: OrderedDict[str, Any] = _ordered(folder.tree)
 
     def num_files(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import anyrecord
-from anyrecord.compat._types import StrPath, exact, is_url
+from anyrecord.compat._types import StrPath, exact, files_in, is_url, name_of, shown, split_query
 from anyrecord.compat.ffrecord.table import Table, read_table
 from anyrecord.compat.runtime_errors import runtime_error
 
@@ -163,8 +163,7 @@ def _file_names(fname: Any) -> list[str]:
     if isinstance(fname, list | tuple):
         names = [_name(path) for path in fname]
     elif is_url(name := _name(fname)) and not _has_suffix(name):
-        with anyrecord.open(f"{name.rstrip('/')}/*.ffr", format="ffrecord") as records:
-            names = records.paths
+        names = _names_in_url(name)
     elif os.path.isdir(name):
         names = sorted(str(path) for path in Path(name).glob("*.ffr"))
         if not names:
@@ -175,7 +174,9 @@ def _file_names(fname: Any) -> list[str]:
     if not names:
         raise AssertionError("At least one .ffr file as input")
     for name in names:
-        if is_url(name) and _has_suffix(name):
+        if is_url(name):
+            if not _has_suffix(name):
+                raise AssertionError(f"{shown(name)} does not end with .ffr")
             continue  # opening it is the check
         if not os.path.exists(name):
             raise AssertionError(f"{name} does not exist")
@@ -187,8 +188,17 @@ def _file_names(fname: Any) -> list[str]:
 
 
 def _has_suffix(name: str) -> bool:
-    path = name.partition("?")[0] if is_url(name) else name  # a signed URL ends in a query
-    return os.path.splitext(path)[1] == ".ffr"
+    return os.path.splitext(split_query(name)[0])[1] == ".ffr"  # a signed URL ends in a query
+
+
+def _names_in_url(folder: str) -> list[str]:
+    try:
+        return files_in(folder, "*.ffr")
+    except FileNotFoundError as error:
+        raise AssertionError(f"At least one .ffr file as input\n{error}") from error
+    except OSError as error:
+        line = f"'fd > 0' failed. Failed to open file {error.filename}: {error.strerror}"
+        raise runtime_error(line, error) from error
 
 
 def _of_another_format(paths: list[str]) -> str:
@@ -206,7 +216,7 @@ def _of_another_format(paths: list[str]) -> str:
 
 def _name(path: Any) -> str:
     if isinstance(path, str | os.PathLike):
-        name = os.fspath(path)
+        name = name_of(path)
         if isinstance(name, str):
             return name
     raise TypeError("fname must be str, os.PathLike, list or tuple")

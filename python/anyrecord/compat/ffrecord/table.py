@@ -58,7 +58,7 @@ def read_table(path: str, *, check: bool) -> Table:
 
 def _table_of_url(path: str, check: bool) -> Table:
     """The same facts from the records: there is no other access to the bytes of an object."""
-    with anyrecord.open(exact(path), format="ffrecord", checksums=check) as records:
+    with anyrecord.open([exact(path)], format="ffrecord", checksums=check) as records:
         begin = _HEADER_BYTES + _ENTRY_BYTES * len(records)
         offsets = begin + np.concatenate([[0], np.cumsum(np.asarray(records.sizes(), np.int64))])
         checksums = np.array([zlib.crc32(record) for record in records], np.uint32)

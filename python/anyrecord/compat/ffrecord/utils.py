@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from anyrecord.compat._types import StrPath
+from anyrecord.compat._types import StrPath, target_path
 from anyrecord.compat.ffrecord.writer import FileWriter
 
 __all__ = ["dump"]
@@ -30,16 +29,17 @@ def dump(dataset: Any, fname: StrPath, nfiles: int, verbose: bool = False) -> No
     >>> FileReader("parts").n
     3
     """
+    target = target_path(fname)
     if nfiles == 1:
-        _write(dataset, 0, len(dataset), os.fspath(fname))
+        _write(dataset, 0, len(dataset), target)
         if verbose:
-            print(f"1/1 {os.fspath(fname)}", flush=True)
+            print(f"1/1 {target}", flush=True)
         return
     size = -(-len(dataset) // nfiles) if nfiles >= 0 else len(dataset)
     starts = range(0, len(dataset), size)
     if len(starts) != nfiles:
         warnings.warn(f"Split into {len(starts)} files rather than {nfiles} files", stacklevel=2)
-    folder = Path(fname)
+    folder = Path(target)
     folder.mkdir(parents=True, exist_ok=True)
     parts = [
         (start, min(start + size, len(dataset)), str(folder / f"PART_{k:05d}.ffr")) for k, start in enumerate(starts)

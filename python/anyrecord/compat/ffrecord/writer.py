@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, SupportsIndex
 
 import anyrecord
-from anyrecord.compat._types import StrPath
+from anyrecord.compat._types import StrPath, target_path
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileWriter"]
@@ -40,7 +40,7 @@ class FileWriter:
     """
 
     def __init__(self, fname: StrPath, n: SupportsIndex) -> None:
-        path = os.fspath(fname) if isinstance(fname, str | os.PathLike) else fname
+        path = target_path(fname) if isinstance(fname, str | os.PathLike) else fname
         if not isinstance(path, str) or os.path.splitext(path)[1] != ".ffr":
             raise AssertionError(f"fname must be a path that ends with .ffr, not {path!r}")
         self._n = operator.index(n)

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Self, SupportsIndex
 
 import anyrecord
-from anyrecord.compat.recordio.source import StrPath, identity_of, path_text, records_of
+from anyrecord.compat.recordio.source import StrPath, identity_of, path_text, records_of, shown
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileList"]
@@ -43,7 +43,7 @@ class FileList:
             try:
                 identity_of(name)
             except (OSError, ValueError) as error:
-                raise runtime_error(f"open {name}: {getattr(error, 'strerror', error)}", error) from error
+                raise runtime_error(f"open {shown(name)}: {getattr(error, 'strerror', error)}", error) from error
         try:
             distinct = list(dict.fromkeys(names))
             records = records_of(distinct)

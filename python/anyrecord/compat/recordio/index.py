@@ -6,7 +6,7 @@ import operator
 from typing import Any, BinaryIO, Self, SupportsIndex
 
 import anyrecord
-from anyrecord.compat.recordio.source import StrPath, chunks_of, file_object, identity_of, path_text, records_of
+from anyrecord.compat.recordio.source import StrPath, chunks_of, file_object, identity_of, path_text, records_of, shown
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["Index", "load_index"]
@@ -35,7 +35,7 @@ class Index:
             identity = identity_of(name)
             records = records_of(name)
         except (OSError, ValueError, anyrecord.RecordError) as error:
-            raise runtime_error(f"Failed to read index from recordio file: {name}", error) from error
+            raise runtime_error(f"Failed to read index from recordio file: {shown(name)}", error) from error
         self._fill(records, identity)
 
     def _fill(self, records: anyrecord.Records, identity: Any) -> None:

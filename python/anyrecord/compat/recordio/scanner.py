@@ -7,7 +7,7 @@ from typing import BinaryIO, Self, SupportsIndex
 
 import anyrecord
 from anyrecord.compat.recordio.index import Index, load_index
-from anyrecord.compat.recordio.source import StrPath, bounds, file_object, path_text, read_error
+from anyrecord.compat.recordio.source import StrPath, bounds, file_object, path_text, read_error, shown
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["RangeScanner", "Scanner", "new_scanner"]
@@ -73,7 +73,7 @@ class Scanner(_Range):
         try:
             records = table._records_of_path(name)
         except (OSError, ValueError, anyrecord.RecordError) as error:
-            raise runtime_error(f"Failed to create scanner for recordio file: {name}", error) from error
+            raise runtime_error(f"Failed to create scanner for recordio file: {shown(name)}", error) from error
         self._begin(records, start, len)
 
     def record(self) -> bytes | None:

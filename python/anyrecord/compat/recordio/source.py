@@ -9,16 +9,26 @@ import os
 from typing import Any, SupportsIndex
 
 import anyrecord
-from anyrecord.compat._types import StrPath, exact, is_url
+from anyrecord.compat._types import StrPath, exact, is_url, name_of, shown
 from anyrecord.compat.recordio.shared_file import SharedFile
 from anyrecord.compat.runtime_errors import runtime_error
 
-__all__ = ["StrPath", "bounds", "chunks_of", "file_object", "identity_of", "path_text", "read_error", "records_of"]
+__all__ = [
+    "StrPath",
+    "bounds",
+    "chunks_of",
+    "file_object",
+    "identity_of",
+    "path_text",
+    "read_error",
+    "records_of",
+    "shown",
+]
 
 
 def path_text(path: Any) -> str:
     """A path as text. Raises AttributeError for anything else, as the original does."""
-    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    text = name_of(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         kind = type(text).__name__
         raise AttributeError(f"'{kind}' object has no attribute 'encode': pass the path as a str or a PathLike of str")
@@ -52,7 +62,7 @@ def records_of(source: Any) -> anyrecord.Records:
     elif isinstance(source, list):
         source = [exact(path) for path in source]
     elif isinstance(source, str):
-        source = exact(source)
+        source = [exact(source)]  # in a list, a URL is an object and never a folder
     return anyrecord.open(source, format="recordio")
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Literal, NoReturn, Self, SupportsIndex
 
 import anyrecord
+from anyrecord.compat._types import target_path
 from anyrecord.compat.recordio.source import StrPath, file_object, path_text
 from anyrecord.compat.runtime_errors import runtime_error
 
@@ -92,7 +93,7 @@ class Writer(_Output):
     """
 
     def __init__(self, path: StrPath) -> None:
-        name = path_text(path)
+        name = target_path(path_text(path))
         try:
             self._out = anyrecord.create(name, format="recordio", overwrite=True)
         except (OSError, ValueError, anyrecord.RecordError) as error:

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, SupportsIndex, TypeAlias, overload, runtime_checkable
 
+from anyrecord.compat._types import name_of, shown, split_query
 from anyrecord.compat.array_record import _flags
 from anyrecord.compat.array_record._failures import FAILURES, KeyRangeError, KeyTypeError, failure, failures
 from anyrecord.compat.array_record._files import Instruction, open_all, open_one
@@ -188,13 +189,18 @@ def _as_sequence(paths: Any) -> Sequence[Any]:
 
 def _instruction(path: PathLikeOrFileInstruction) -> Instruction:
     if isinstance(path, FileInstruction):
-        found = Instruction(os.fspath(path.filename), path.skip, path.skip + path.take)
+        found = Instruction(name_of(path.filename), path.skip, path.skip + path.take)
     else:
-        name = os.fspath(path)
-        match = _READ_INSTRUCTION.fullmatch(name)
-        found = Instruction(match[1], int(match[2]), int(match[3])) if match else Instruction(name)
+        name = name_of(path)
+        front, query = split_query(name)  # the range of a signed URL is before or after its signature
+        if match := _READ_INSTRUCTION.fullmatch(front):
+            found = Instruction(match[1] + query, int(match[2]), int(match[3]))
+        elif match := _READ_INSTRUCTION.fullmatch(name):
+            found = Instruction(match[1], int(match[2]), int(match[3]))
+        else:
+            found = Instruction(name)
     if found.end is not None and not 0 <= found.start <= found.end:
-        raise ValueError(f"{found.filename}[{found.start}:{found.end}] is not a valid range of records")
+        raise ValueError(f"{shown(found.filename)}[{found.start}:{found.end}] is not a valid range of records")
     return found
 
 

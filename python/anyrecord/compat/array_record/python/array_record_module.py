@@ -147,7 +147,7 @@ class ArrayRecordReader:
             return None
         if self._options is None:
             with failures():
-                about = anyrecord.info(exact(self._path), format="array_record", storage=self._reading.storage)
+                about = anyrecord.info([exact(self._path)], format="array_record", storage=self._reading.storage)
                 self._options = (about.options,)
         return self._options[0]
 
