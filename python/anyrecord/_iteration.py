@@ -131,8 +131,8 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
 
     def _seek(self, position: int) -> None:
         rest = self._length - position
-        self._position = self._begin = position
-        self._announced = 0
+        self._position = position
+        self._ahead: Any = None
         self._end = position + (rest // self._size * self._size if self._drop_last else rest)
 
     def __next__(self) -> list[T]:
@@ -154,7 +154,9 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
         records: Any = getattr(self._records, "_records", self._records)  # of mapped records, those before the function
         if isinstance(batch[0] if batch else None, bytes):
             self._mean = sum(map(len, batch)) // len(batch)  # type: ignore[arg-type]  # they are bytes
-        self._announced = records._announce(self._begin, self._announced, self._position, self._mean)
+        if self._ahead is None:
+            self._ahead = records._read_ahead(self._position)
+        self._ahead.go_on(self._position, self._mean)
 
     def __length_hint__(self) -> int:
         return -((self._position - self._end) // self._size)

@@ -138,6 +138,7 @@ def open(
     if found := records._source.storage_warnings():  # one warning for all files: most are on the same file system
         few = _few([path for path, _ in found])
         warnings.warn(f"{few} {'is' if len(found) == 1 else 'are'} {found[0][1]}", stacklevel=2)
+    _warn_of_search(records)
     if expected is not None and expected != len(records):
         raise FormatError(
             f"wrong number of records in {_few(records.paths)}: expected {expected}, found {len(records)}",
@@ -146,6 +147,20 @@ def open(
             found=str(len(records)),
         )
     return records
+
+
+def _warn_of_search(records: Records) -> None:
+    """Says once that remote files had to be searched for records, which reads much of them."""
+    counts = dict(records._source.stats())
+    if files := counts["searched_files"]:
+        name = records.paths[0].rpartition("/")[2]
+        what = "a file of" if files == 1 else f"{files} files of together"
+        warnings.warn(
+            f"opening searched {what} {counts['searched_bytes']:,} bytes for records, because the format has no table; "
+            "build side indexes of local copies with anyrecord.build_index, and upload them into the same folder "
+            f"({'.' + name + '.index'!r} for {name!r})",
+            stacklevel=3,
+        )
 
 
 def _as_buffer(out: Any) -> Any:
@@ -347,17 +362,17 @@ class Records(_core.Records, Sequence[bytes]):
         """Returns what reading these records has cost this process so far: requests, bytes, retries, time waited.
 
         >>> import anyrecord
-        >>> from anyrecord import _core
         >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
         ...     out.write_many([b"one", b"two", b"three"])
-        >>> with open("doc.ffr", "rb") as file:
-        ...     _core.put_object("memory://stats.ffr", file.read(), [])
-        >>> records = anyrecord.open("memory://stats.ffr")
-        >>> records.stats().requests, records.stats().bytes
-        (1, 59)
+        >>> records = anyrecord.open("doc.ffr")
+        >>> before = records.stats()
+        >>> records[0], records[1]
+        (b'one', b'two')
+        >>> records.stats().requests - before.requests, records.stats().bytes - before.bytes
+        (2, 6)
 
         All views of these records count together. To measure an epoch, subtract the numbers from before it. Reading the
-        counters is cheap. For records of local files all numbers are 0.
+        counters is cheap.
         """
         counts = dict(self._source.stats())
         store = self._source.options.store

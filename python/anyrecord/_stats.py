@@ -12,13 +12,14 @@ __all__ = ["Stats"]
 class Stats:
     """What reading has cost this process so far. `Records.stats` returns it.
 
-    All numbers are about objects in stores and on web servers. The system reads local files, and does not say how.
+    A local file has reads instead of requests. A memory-mapped one is read by the system, which does not say how: there,
+    each record or chunk that is copied out of the map is one read. The other numbers are 0 for local files.
     """
 
     requests: int
-    """Requests that were sent, including those that were sent again."""
+    """Requests that were sent to servers, including those that were sent again, and reads of local files."""
     bytes: int
-    """Bytes of objects that arrived. More than the records: gaps between near records are read, too."""
+    """Bytes that they brought. With servers more than the records: gaps between near records are read, too."""
     retries: int
     """Requests that were sent again because they failed or stalled."""
     waited_seconds: float

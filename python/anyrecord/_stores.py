@@ -70,6 +70,8 @@ def resolve(storage: Storage | None) -> Stores:
     names = {name for module, name in bases if module == "obstore"}
     if ("fsspec", "AbstractFileSystem") in bases:
         return _of_file_system(storage)
+    if names and _has_headers(storage):
+        return Stores(store=ObstoreFiles(storage))
     if names & {"S3Store", "GCSStore", "AzureStore"} and storage.credential_provider is None:
         return _of_cloud(storage, names)
     if "HTTPStore" in names:
@@ -114,9 +116,14 @@ def _of_cloud(store: Any, names: set[str]) -> Stores:
 _BUCKETS = frozenset({"bucket", "bucket_name", "google_bucket", "google_bucket_name", "container_name", "container"})
 
 
+def _has_headers(store: Any) -> bool:
+    """Whether a store adds headers of its own to each request. The core has no option for them."""
+    return bool(dict(getattr(store, "client_options", None) or {}).get("default_headers"))
+
+
 def _client_pairs(store: Any) -> Pairs:
     client = dict(store.client_options or {})
-    client.pop("default_headers", None)
+    client.pop("default_headers", None)  # empty, see `_has_headers`
     retry = dict(store.retry_config or {})
     backoff = dict(retry.pop("backoff", None) or {})
     backoff.pop("base", None)
@@ -137,7 +144,7 @@ class _Known(NamedTuple):
 
 
 class StoreFiles:
-    """Files that a Python object reads. The core calls `size`, `read` and `check`."""
+    """Files that a Python object reads. The core calls `size`, `size_if_any`, `read` and `check`."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -177,6 +184,13 @@ class StoreFiles:
         if known is None:
             known = self._objects[path] = self._asked(path)
         return known.size
+
+    def size_if_any(self, path: str) -> int | None:
+        """The size of an object. None if there is none, or if the store does not say."""
+        try:
+            return self.size(path)
+        except OSError:
+            return None
 
     def read(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[Buffer]:
         """The bytes of many ranges, `(begin, end)` each. An object that was replaced is an error."""

@@ -36,7 +36,7 @@ from conformance.test_places import test_locate_tells_file_chunk_and_row as test
 from conformance.test_places import test_paths_are_the_files_in_reading_order as test_paths_are_the_files
 from conformance.test_places import test_sizes_are_exact_or_unknown as test_sizes_are_exact_or_unknown
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* build_index")
+pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 
 
 @pytest.mark.parametrize("size", [7, 1000])

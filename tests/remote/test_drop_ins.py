@@ -47,7 +47,7 @@ def server() -> Iterator[Played]:
         yield server
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* build_index")
+pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 
 
 def test_array_record_reader(server: Played) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from remote.servers import Played, faults
 
+pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 RECORDS = [random.Random(number).randbytes(300 + 7 * number % 5000) for number in range(200)]
 SOON = {"init_backoff": "1ms", "max_backoff": "5ms", "max_retries": 1000, "read_timeout": "300ms"}
 """Retries without long waits."""

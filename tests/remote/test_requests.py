@@ -21,6 +21,7 @@ FORMATS = {
 }
 SUFFIX = {"ffrecord": "ffr", "array_record": "array_record", "recordio": "recordio", "tfrecord": "tfrecord"}
 WITH_TABLE = ("ffrecord", "array_record")
+pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 
 
 def file_bytes(format: str, records: list[bytes]) -> bytes:
@@ -177,3 +178,26 @@ def test_a_shuffled_iteration_reads_each_byte_about_once(server: Played, seed: i
     server.clear()
     assert sorted(records) == sorted(RECORDS)
     assert sum(entry.bytes for entry in server.log) <= 1.02 * sum(map(len, RECORDS))
+
+
+def test_what_an_iteration_has_fetched_ahead_ends_with_it(server: Played) -> None:
+    names = store_shards(server, "ffrecord", 4)
+    records = opened(server, names)
+    reads = [iter(records[shard * 160 :]) for shard in range(4)]
+    for read in reads:
+        [next(read) for _ in range(20)]
+    held = records._source.ahead_bytes()
+    assert held > 0
+    reads.clear()
+    del read
+    assert records._source.ahead_bytes() == 0
+
+
+def test_iterations_share_what_is_fetched_ahead(server: Played) -> None:
+    server.put("a.ffr", file_bytes("ffrecord", RECORDS))
+    records = opened(server, ["a.ffr"], readahead_bytes=200_000, part_size=20_000)
+    reads = [iter(records) for _ in range(8)]
+    for number in range(len(RECORDS)):
+        assert {next(read) for read in reads} == {RECORDS[number]}
+    assert records.stats().readahead_bytes <= 8 * 1.1 * sum(map(len, RECORDS))
+    assert records._source.ahead_bytes() <= 400_000

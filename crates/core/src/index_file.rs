@@ -13,6 +13,7 @@ use crate::storage::output::Output;
 use crate::storage::partial::Partial;
 use crate::storage::publish::Staged;
 use crate::storage::remote::open::FirstPart;
+use crate::storage::stats::Stats;
 use crate::storage::{self, Storage};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,10 +49,16 @@ pub fn open_table(
     options: &ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Box<dyn Table>> {
-    match open(location, storage, format, options, cx)? {
-        Some(table) => Ok(table),
-        None => (format.open)(storage, options, cx),
+    if let Some(table) = open(location, storage, format, options, cx)? {
+        return Ok(table);
     }
+    let table = (format.open)(storage, options, cx)?;
+    if format.open_indexed.is_some() && !storage.distance().is_local() && !storage.is_empty() {
+        let stats = &cx.budget.files().stats;
+        Stats::add(&stats.searched_files, 1);
+        Stats::add(&stats.searched_bytes, storage.len());
+    }
+    Ok(table)
 }
 
 /// The table of a file from its side index. None if there is no index that matches the data.

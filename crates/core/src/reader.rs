@@ -28,6 +28,7 @@ use crate::pool;
 use crate::shard::{Shard, Source};
 use crate::storage::Distance;
 use crate::storage::file_set::FileSet;
+use crate::storage::remote::ahead::AheadUser;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
 use std::ops::Range;
@@ -106,6 +107,12 @@ impl Plan<'_> {
         }
     }
 
+    /// How many bytes of the file have to be read.
+    #[inline]
+    fn stored_bytes(&self) -> u64 {
+        self.stored().map_or(0, |range| range.end.saturating_sub(range.start))
+    }
+
     /// Prefetches the beginning of the record's bytes into the processor's cache. Meanwhile the caller can allocate
     /// memory for the record.
     #[inline]
@@ -177,8 +184,8 @@ impl Reader {
         Budget::new(&self.limits, &self.files)
     }
 
-    /// Counters of requests to servers, by their names.
-    pub fn stats(&self) -> [(&'static str, u64); 6] {
+    /// Counters of what was read, by their names.
+    pub fn stats(&self) -> [(&'static str, u64); 8] {
         self.files.stats.counts()
     }
 
@@ -318,12 +325,24 @@ impl Reader {
         self.page_cache.is_warm() && !self.is_remote
     }
 
+    /// Joins the iterations that fetch from servers before they read. None if there are no such files.
+    pub fn fetch_ahead(&self) -> Option<AheadUser> {
+        self.is_remote.then(|| AheadUser::new(&self.files.ahead))
+    }
+
+    /// How many bytes are in memory because they were fetched ahead, or are on their way.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.files.ahead.bytes()
+    }
+
     /// How many bytes an iteration over files on servers fetches before they are read. None if there are no such files.
     pub fn readahead_bytes(&self) -> Option<u64> {
         let mut opened = self.shards.iter().filter_map(|shard| shard.opened_source());
         let mut ahead =
             || opened.find_map(|source| Some(source.storage().distance()).filter(Distance::is_far));
-        self.is_remote.then(|| ahead().map_or(0, |distance| distance.ahead))
+        // Several iterations share it.
+        let users = self.files.ahead.users().max(1) as u64;
+        self.is_remote.then(|| ahead().map_or(0, |distance| distance.ahead.div_ceil(users)))
     }
 
     /// Whether reading a record is likely to end before another thread could make use of the time.
@@ -335,12 +354,23 @@ impl Reader {
         }
     }
 
-    /// Reads a record of known size into `out`.
+    /// Like [`read_into`](Self::read_into), for a record that [`is_quick`](Self::is_quick). The caller makes sure that
+    /// no two threads call this at the same time.
     #[inline]
+    pub fn read_quickly(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        self.files.stats.read_by_one(plan.stored_bytes());
+        let filled = self.page_cache.learn(1, out.len(), || fill(plan, out, By::Map, cx));
+        filled.map_err(|e| plan.attribute(e))
+    }
+
+    /// Reads a record of known size into `out`.
     pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         let is_called =
             !self.page_cache.is_warm() && plan.source.mapped().is_some_and(|mapped| mapped.has_descriptor());
         let by = if is_called { By::Call } else { By::Map };
+        if by == By::Map && plan.source.is_mapped() {
+            self.files.stats.read(1, plan.stored_bytes());
+        }
         self.page_cache.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.attribute(e))
     }
 

@@ -90,6 +90,7 @@ impl Storage for FileLike {
                 .in_file(&self.name)
                 .hint("pass the path instead, or open the object in each process"));
         }
+        cx.budget.files().stats.read(1, out.len() as u64);
         let object = self.object.lock_detached(cx.stop).map_err(|e| e.in_file(&self.name))?;
         gil::attach(|py| -> PyResult<usize> {
             let object = object.bind(py);

@@ -9,6 +9,7 @@ use crate::owned::{Held, Owned};
 use crate::records::{read_many, read_one};
 use crate::views::fingerprint_of;
 use anyrecord::reader::{Lost, Reader};
+use anyrecord::storage::remote::ahead::AheadUser;
 use anyrecord::view::View;
 use pyo3::exceptions::PyOSError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -68,7 +69,7 @@ impl IteratorState {
             later: Vec::new(),
             ahead: 8,
             singly: 0,
-            announced: Announced::new(position, 0),
+            announced: Announced::new(position),
         }
     }
 }
@@ -186,23 +187,27 @@ impl RecordsIterator {
 }
 
 /// How far an iteration has announced the records that it will read.
-#[derive(Clone, Copy)]
 pub struct Announced {
     /// The position of the first record.
     begin: u64,
     /// Records before this position were announced.
     until: u64,
+    /// What was fetched from servers ends with the iteration.
+    user: Option<AheadUser>,
 }
 
 impl Announced {
-    pub fn new(begin: u64, until: u64) -> Self {
-        Announced { begin, until }
+    pub fn new(begin: u64) -> Self {
+        Announced { begin, until: 0, user: None }
     }
 
     /// Announces the records from `next` on, if recent reads missed the page cache. The disk or the server works while
-    /// the user's code runs. `mean` is the size of recent records. Returns how far records were announced.
-    pub fn go_on(&mut self, py: Python<'_>, reader: &Reader, view: &View, next: u64, mean: u64) -> u64 {
+    /// the user's code runs. `mean` is the size of recent records.
+    fn go_on(&mut self, py: Python<'_>, reader: &Reader, view: &View, next: u64, mean: u64) {
         let mean = mean.max(1);
+        if self.user.is_none() {
+            self.user = reader.fetch_ahead();
+        }
         let distance = match reader.readahead_bytes() {
             // It grows with what was read, so asking for only the first record does not fetch the whole file.
             Some(most) => most.min(REMOTE_BYTES + 2 * mean * (next - self.begin.min(next))) / mean,
@@ -210,7 +215,7 @@ impl Announced {
         };
         // Announce at least half of the distance at a time, so requests are large.
         if reader.is_warm() || self.until >= next.saturating_add(distance / 2) {
-            return self.until;
+            return;
         }
         let (from, until) = (self.until.max(next), view.len().min(next.saturating_add(distance)));
         self.until = until.max(self.until);
@@ -221,7 +226,30 @@ impl Announced {
                 with_cx(reader, |cx| reader.will_read(&positions, cx));
             });
         }
-        self.until
+    }
+}
+
+/// Lets servers send records before they are read, for an iteration in Python.
+#[pyclass(frozen, module = "anyrecord._core")]
+pub struct ReadAhead {
+    reader: Arc<Reader>,
+    view: View,
+    announced: Owned<Announced>,
+}
+
+impl ReadAhead {
+    pub fn new(reader: Arc<Reader>, view: View, begin: u64) -> Self {
+        ReadAhead { reader, view, announced: Owned::new(Announced::new(begin)) }
+    }
+}
+
+#[pymethods]
+impl ReadAhead {
+    /// Announces the records from position `next` on, of about `mean` bytes each.
+    fn go_on(&self, py: Python<'_>, next: u64, mean: u64) -> PyResult<()> {
+        let mut announced = self.announced.lock(py).map_err(Failure)?;
+        announced.go_on(py, &self.reader, &self.view, next, mean);
+        Ok(())
     }
 }
 

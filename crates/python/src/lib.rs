@@ -94,6 +94,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<opening::Source>()?;
     m.add_class::<records::Records>()?;
     m.add_class::<iteration::RecordsIterator>()?;
+    m.add_class::<iteration::ReadAhead>()?;
     m.add_class::<order::Permutation>()?;
     m.add_class::<writer::Writer>()?;
     m.add_function(wrap_pyfunction!(after_fork, m)?)?;

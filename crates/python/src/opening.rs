@@ -266,9 +266,14 @@ impl Source {
         Ok(found)
     }
 
-    /// The counters of requests to servers, by their names.
+    /// The counters of what was read, by their names.
     fn stats(&self) -> Vec<(&'static str, u64)> {
         self.reader.stats().to_vec()
+    }
+
+    /// How many bytes are in memory because they were fetched ahead, or are on their way.
+    fn ahead_bytes(&self) -> u64 {
+        self.reader.ahead_bytes()
     }
 
     /// Closes the files and frees the caches. Reading is an error after that.

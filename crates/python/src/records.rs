@@ -6,7 +6,7 @@ use crate::errors::Failure;
 use crate::gil;
 use crate::indices;
 use crate::interrupts::with_cx;
-use crate::iteration::{Announced, RecordsIterator};
+use crate::iteration::{ReadAhead, RecordsIterator};
 use crate::opening::Source;
 use crate::views::fingerprint_of;
 use anyrecord::bytes;
@@ -49,8 +49,13 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
         Some(size) => {
             plan.prefetch();
             let quick = size <= QUICK && reader.is_quick(&plan);
-            let read =
-                bytes_with(py, size, quick, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)));
+            // `read_quickly` counts without atomic additions: the GIL keeps other threads out.
+            let read = bytes_with(py, size, quick, |out| {
+                with_cx(reader, |cx| match quick {
+                    true => reader.read_quickly(&plan, out, cx),
+                    false => reader.read_into(&plan, out, cx),
+                })
+            });
             Ok(read.map_err(|error| plan.attribute_memory(error)).map_err(Failure)?)
         }
         None => {
@@ -149,10 +154,9 @@ impl Records {
         self.list(py, indices)
     }
 
-    /// Announces the records from position `next` on, for an iteration that began at `begin`, reads records of about
-    /// `mean` bytes, and has announced those before `until`. Returns how far they were announced.
-    fn _announce(&self, py: Python<'_>, begin: u64, until: u64, next: u64, mean: u64) -> u64 {
-        Announced::new(begin, until).go_on(py, &self.reader, &self.view, next, mean)
+    /// Fetches records from servers before they are read, for an iteration that begins at `begin`.
+    fn _read_ahead(&self, begin: u64) -> ReadAhead {
+        ReadAhead::new(self.reader.clone(), self.view.clone(), begin)
     }
 
     /// Whether some of the files are on servers.

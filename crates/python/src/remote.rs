@@ -6,7 +6,7 @@ use crate::opening::{Opening, with_cx};
 use crate::stored::StoredFile;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::remote::list;
-use anyrecord::storage::remote::open::FirstPart;
+use anyrecord::storage::remote::open;
 use anyrecord::storage::remote::options::StorageOptions;
 use anyrecord::storage::remote::url::{RemoteUrl, scheme};
 use anyrecord::{Cx, Limits};
@@ -43,26 +43,13 @@ impl Places {
     }
 }
 
-/// How many objects are asked for their sizes together. The first bytes of each come with its size.
-const SIZES: usize = 64;
-
 /// The size of each object.
 #[pyfunction]
 pub fn object_sizes(py: Python<'_>, urls: Vec<String>, storage: Vec<(String, String)>) -> PyResult<Vec<u64>> {
     let (options, limits) = (StorageOptions::new(storage).map_err(Failure)?, Limits::default());
-    let options = Arc::new(options);
-    let parse = |url: &String| Ok(Location::Url { url: RemoteUrl::parse(url)?, options: options.clone() });
-    let locations = urls.iter().map(parse).collect::<anyrecord::Result<Vec<_>>>().map_err(Failure)?;
-    let objects: Vec<_> = locations.iter().map(|location| (location, FirstPart::Beginning)).collect();
-    let ask = |cx: &Cx<'_>| -> anyrecord::Result<Vec<u64>> {
-        let mut sizes = Vec::with_capacity(objects.len());
-        for objects in objects.chunks(SIZES) {
-            for opened in Location::open_objects(objects, cx)? {
-                sizes.push(opened?.storage.len());
-            }
-        }
-        Ok(sizes)
-    };
+    let urls = urls.iter().map(|url| RemoteUrl::parse(url)).collect::<anyrecord::Result<Vec<_>>>();
+    let urls = urls.map_err(Failure)?;
+    let ask = |cx: &Cx<'_>| open::sizes(urls, &Arc::new(options), &cx.budget.files().stats, cx);
     Ok(gil::detach(py, || with_cx(&limits, ask)).map_err(Failure)?)
 }
 

@@ -9,6 +9,8 @@ use anyrecord::error::{Error, Result};
 use anyrecord::storage::{Distance, LOCAL, ReadOp, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 /// How far apart reads should be: a request costs as much time as many bytes.
 const DISTANCE: Distance = Distance { near: 1 << 20, largest: 16 << 20, ..LOCAL };
@@ -27,6 +29,12 @@ impl StoredFile {
         let size = gil::call_here(open)?;
         let files = gil::call_here(|py| files.clone_ref(py));
         Ok(StoredFile { files: Kept::new(files), path, size })
+    }
+
+    /// The file at another path of the same store, if there is one.
+    fn other(&self, py: Python<'_>, path: String) -> Option<Self> {
+        let size = self.files.call_method1(py, "size_if_any", (&path,)).ok()?.extract(py).ok()?;
+        Some(StoredFile { files: Kept::new(self.files.clone_ref(py)), path, size })
     }
 }
 
@@ -67,6 +75,13 @@ impl Storage for StoredFile {
 
     fn distance(&self) -> Distance {
         DISTANCE
+    }
+
+    fn beside(&self, name: &dyn Fn(&OsStr) -> OsString) -> Option<Arc<dyn Storage>> {
+        let at = self.path.rfind('/').map_or(0, |slash| slash + 1);
+        let renamed = name(OsStr::new(&self.path[at..])).into_string().ok()?;
+        let path = format!("{}{renamed}", &self.path[..at]);
+        gil::attach(|py| self.other(py, path)).map(|file| Arc::new(file) as Arc<dyn Storage>)
     }
 
     fn unchanged(&self) -> Result<()> {

@@ -183,9 +183,12 @@ class Played(Server):
     async def _accept(self) -> None:
         server = await asyncio.start_server(self._begin, sock=self._listener, limit=HEAD_BYTES)
         await self._stop.wait()
-        server.close()
-        for _ in range(5):  # a connection that is just being accepted becomes a task in some steps of the loop
+        # A connection that was just accepted becomes a task in some steps of the loop. Until then the server must not be
+        # closed: it would forget the connection. So first no more are accepted.
+        self._loop.remove_reader(self._listener)
+        for _ in range(5):
             await asyncio.sleep(0)
+        server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -129,11 +129,14 @@ impl Reader {
             jobs = mapped;
         }
         self.prefetch_batch(jobs.iter().map(|(plan, _)| *plan));
-        let (mut bytes, mut cost) = (0, 0);
+        let (mut bytes, mut cost, mut reads, mut stored) = (0, 0, 0, 0);
         for (plan, place) in &jobs {
             bytes += place.len();
             cost += plan.cost(place.len());
+            reads += u64::from(matches!(plan.place, PlannedRead::Stored(_)));
+            stored += plan.stored_bytes();
         }
+        self.files.stats.read(reads, stored);
         self.page_cache.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, cx, fill_all))
     }
 
@@ -279,6 +282,10 @@ impl Reader {
                 .map_or(0, |chunk| CHUNK_BYTE * chunk.stored.end.saturating_sub(chunk.stored.start));
             jobs.push((*plan, stored, None));
         }
+        let mapped = jobs.iter().filter(|(_, stored, _)| stored.is_none());
+        let mapped =
+            mapped.fold((0, 0), |(reads, bytes), (plan, ..)| (reads + 1, bytes + plan.stored_bytes()));
+        self.files.stats.read(mapped.0, mapped.1);
         self.spread(&mut jobs, cost, cx, |jobs, cx| {
             jobs.iter_mut().try_for_each(|(plan, stored, decoded)| {
                 let Some(chunk) = plan.chunk() else { return Ok(()) };

@@ -91,6 +91,7 @@ fn read_direct(mut jobs: Vec<FileJob<'_, '_, '_>>, cx: &Cx<'_>) -> Result<(), Fa
             opened.push(file.open_direct().map_err(|error| (*number, error))?);
         }
         let mut wanted = Vec::new();
+        jobs.iter().for_each(|(_, _, ops)| cx.budget.files().stats.read_all(ops));
         for (owner, (job, (file, direct))) in jobs.iter_mut().zip(&opened).enumerate() {
             wanted.extend(job.2.iter_mut().map(|op| {
                 let op = ReadOp { at: op.at, out: &mut *op.out };
@@ -108,6 +109,7 @@ fn read_direct(mut jobs: Vec<FileJob<'_, '_, '_>>, cx: &Cx<'_>) -> Result<(), Fa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Budget;
     use crate::cx::for_tests;
     use crate::error::Kind;
     use crate::limits::Limits;
@@ -115,6 +117,7 @@ mod tests {
     use crate::storage::file_set::FileSet;
     use crate::storage::location::Location;
     use crate::storage::memory::Memory;
+    use crate::storage::remote::open::FirstPart;
     use std::sync::Arc;
 
     fn content(seed: usize, length: usize) -> Vec<u8> {
@@ -122,7 +125,13 @@ mod tests {
     }
 
     /// Storages of three kinds in turn: O_DIRECT, page cache, memory.
-    fn storages(folder: &std::path::Path, count: usize, files: &FileSet) -> Vec<Arc<dyn Storage>> {
+    fn storages(
+        folder: &std::path::Path,
+        count: usize,
+        limits: &Limits,
+        files: &Arc<FileSet>,
+    ) -> Vec<Arc<dyn Storage>> {
+        let budget = Budget::new(limits, files);
         let make = |i: usize| -> Arc<dyn Storage> {
             let bytes = content(i, 20_000 + i);
             if i % 3 == 2 {
@@ -130,10 +139,8 @@ mod tests {
             }
             let path = folder.join(i.to_string());
             std::fs::write(&path, bytes).unwrap();
-            Location::path(path)
-                .open(if i.is_multiple_of(3) { Io::Direct } else { Io::Plain }, files)
-                .unwrap()
-                .storage
+            let io = if i.is_multiple_of(3) { Io::Direct } else { Io::Plain };
+            Location::path(path).open(io, FirstPart::Beginning, &Cx::new(&budget)).unwrap().storage
         };
         (0..count).map(make).collect()
     }
@@ -143,7 +150,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits { open_files: 5, ..Limits::default() };
         let files = FileSet::new(&limits);
-        let storages = storages(folder.path(), 60, &files);
+        let storages = storages(folder.path(), 60, &limits, &files);
         let ranges = |i: usize| (0..i % 7).map(move |k| ((k * 2711) as u64, (k * 977) % 5000));
         let mut places: Vec<Vec<Vec<u8>>> =
             (0..60).map(|i| ranges(i).map(|(_, length)| vec![0; length]).collect()).collect();
@@ -168,8 +175,9 @@ mod tests {
     #[test]
     fn a_job_that_fails_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let files = FileSet::new(&Limits::default());
-        let storages = storages(folder.path(), 9, &files);
+        let limits = Limits::default();
+        let files = FileSet::new(&limits);
+        let storages = storages(folder.path(), 9, &limits, &files);
         for bad in 0..9 {
             let mut places = vec![[0; 10]; 9];
             let mut jobs: Vec<_> = storages
@@ -192,7 +200,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits { open_files: 2, ..Limits::default() };
         let files = FileSet::new(&limits);
-        let storages = storages(folder.path(), 30, &files);
+        let storages = storages(folder.path(), 30, &limits, &files);
         let mut places = vec![[0; 10]; 30];
         let mut jobs: Vec<_> = storages
             .iter()

@@ -222,6 +222,7 @@ impl Storage for LocalFile {
         if out.is_empty() {
             return Ok(());
         }
+        cx.budget.files().stats.read(1, out.len() as u64);
         self.with_file(|opened| {
             #[cfg(target_os = "linux")]
             if let Some(direct) = opened.direct {
@@ -236,6 +237,7 @@ impl Storage for LocalFile {
         #[cfg(target_os = "linux")]
         return match self.queue() {
             Queue::Direct(_) => {
+                cx.budget.files().stats.read_all(ops);
                 let (opened, direct) = self.open_direct()?;
                 self.read_direct(&opened, direct, ops)
             }
@@ -327,6 +329,7 @@ impl LocalFile {
         cold: &mut super::cold::Cold,
         cx: &Cx<'_>,
     ) -> Result<()> {
+        cx.budget.files().stats.read_all(ops);
         self.read_runs(ops, cx, |file, rest, count| cold.read(file, rest, count))
     }
 }

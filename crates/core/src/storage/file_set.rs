@@ -1,8 +1,9 @@
 //! What the files of one data set share: the limit on open file descriptors, and one temporary file.
 
 use super::handles::Handles;
-use super::remote::stats::Stats;
+use super::remote::ahead::Ahead;
 use super::spool::Spool;
+use super::stats::Stats;
 use crate::limits::Limits;
 use std::sync::Arc;
 
@@ -12,8 +13,10 @@ pub struct FileSet {
     pub handles: Arc<Handles>,
     /// The temporary file.
     pub spool: Spool,
-    /// Counters of requests to servers.
+    /// Counters of what is read.
     pub stats: Arc<Stats>,
+    /// What is fetched from servers before it is read.
+    pub ahead: Arc<Ahead>,
 }
 
 impl FileSet {
@@ -24,6 +27,7 @@ impl FileSet {
             spool: Spool::new(limits.spool_bytes, handles.clone()),
             handles,
             stats: Arc::default(),
+            ahead: Arc::default(),
         })
     }
 }

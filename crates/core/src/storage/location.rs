@@ -9,6 +9,7 @@ use super::remote::url::RemoteUrl;
 use super::{Mapped, Storage};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Acquire};
@@ -75,18 +76,18 @@ impl Location {
     }
 
     /// The location of a file in the same folder. `name` makes its file name from the name of this file. None if this
-    /// location is not a path, or has no file name.
-    pub fn beside(&self, name: impl Fn(&std::ffi::OsStr) -> std::ffi::OsString) -> Option<Self> {
-        if let Location::Url { url, options } = self {
-            let renamed = name(std::ffi::OsStr::new(url.path.filename()?)).into_string().ok()?;
-            let mut parts: Vec<_> = url.path.parts().map(|part| part.as_ref().to_owned()).collect();
-            *parts.last_mut()? = renamed;
-            let path = object_store::path::Path::parse(parts.join("/")).ok()?;
-            return Some(Location::Url { url: url.with_path(path), options: options.clone() });
+    /// location has no file name, or is not in a folder.
+    pub fn beside(&self, name: impl Fn(&OsStr) -> OsString) -> Option<Self> {
+        match self {
+            Location::Path { path, absolute } => {
+                let renamed = |path: &Path| Some(path.with_file_name(name(path.file_name()?)));
+                Some(Location::Path { path: renamed(path)?, absolute: renamed(absolute)? })
+            }
+            Location::Url { url, options } => {
+                Some(Location::Url { url: url.beside(&name)?, options: options.clone() })
+            }
+            Location::Handed(storage) => storage.beside(&name).map(Location::Handed),
         }
-        let Location::Path { path, absolute } = self else { return None };
-        let renamed = |path: &Path| Some(path.with_file_name(name(path.file_name()?)));
-        Some(Location::Path { path: renamed(path)?, absolute: renamed(absolute)? })
     }
 
     /// Opens the location, within the limits of its data set. `part` is the part of a remote object to fetch with the
@@ -115,8 +116,7 @@ impl Location {
             Location::Url { url, options } => Some((url.clone(), options.clone(), *part)),
             _ => None,
         };
-        let opened =
-            objects::open(locations.iter().filter_map(object).collect(), &cx.budget.files().stats, cx)?;
+        let opened = objects::open(locations.iter().filter_map(object).collect(), cx.budget.files(), cx)?;
         let make = |(file, part): OpenedObject| {
             let mut opened = Opened::new(Arc::new(file));
             opened.part = Some(Arc::new(part));

@@ -59,6 +59,7 @@ pub mod remote;
 pub(crate) mod sigbus;
 pub mod spool;
 pub mod stale;
+pub mod stats;
 pub mod temporary;
 pub mod transaction;
 #[cfg(target_os = "linux")]
@@ -70,7 +71,9 @@ pub mod window;
 use crate::cx::Cx;
 use crate::error::Result;
 use fetch::Queue;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// One range of a storage, and the buffer for its bytes.
 pub struct ReadOp<'a> {
@@ -98,6 +101,11 @@ pub struct Distance {
 pub const LOCAL: Distance = Distance { first: 64 << 10, near: 16 << 10, largest: 1 << 20, ahead: 0 };
 
 impl Distance {
+    /// Whether the system reads the storage, and keeps what was read in memory.
+    pub fn is_local(&self) -> bool {
+        *self == LOCAL
+    }
+
     /// Whether a read takes so long that opening should need as few as possible.
     pub fn is_far(&self) -> bool {
         self.ahead > 0
@@ -141,6 +149,11 @@ pub trait Storage: Send + Sync {
     /// Returns an error if the storage has changed since it was opened. Called when something in its bytes is wrong.
     fn unchanged(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// The storage with another name in the same folder. `name` makes its file name. None if there is none.
+    fn beside(&self, _name: &dyn Fn(&OsStr) -> OsString) -> Option<Arc<dyn Storage>> {
+        None
     }
 
     /// Access to bytes that are in memory already. None: they have to be read.

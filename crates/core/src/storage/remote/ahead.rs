@@ -1,26 +1,108 @@
 //! Bytes that are fetched before they are read, so that a steady reader never waits.
 
 use super::file::RemoteFile;
-use super::runtime;
-use super::stats::Stats;
+use super::runtime::{self, CHECK, or_panicked};
 use super::transfer::plan;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::process::{self, PerProcess};
 use crate::storage::ReadOp;
+use crate::storage::stats::Stats;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::AbortHandle;
 
-/// How often a waiting call asks whether it shall stop.
-const CHECK: Duration = Duration::from_millis(20);
-
-/// What is fetched ahead of one object. A forked child begins with nothing.
+/// What is fetched ahead of all files of a data set. A forked child begins with nothing.
 #[derive(Default)]
 pub struct Ahead {
-    blocks: PerProcess<Vec<Arc<Block>>>,
+    blocks: PerProcess<Blocks>,
+    /// Iterations that fetch ahead.
+    users: AtomicUsize,
+}
+
+/// An iteration that fetches ahead. When the last one ends, nothing more is fetched, and nothing is kept.
+pub struct AheadUser(Arc<Ahead>);
+
+impl AheadUser {
+    /// Joins the iterations of a data set.
+    pub fn new(ahead: &Arc<Ahead>) -> Self {
+        ahead.users.fetch_add(1, Relaxed);
+        AheadUser(ahead.clone())
+    }
+}
+
+impl Drop for AheadUser {
+    fn drop(&mut self) {
+        if self.0.users.fetch_sub(1, Relaxed) == 1 {
+            self.0.blocks.with(std::mem::take);
+        }
+    }
+}
+
+/// A file, and where a block of it begins.
+type Place = (u64, u64);
+
+/// Blocks of many files.
+#[derive(Default)]
+struct Blocks {
+    by_place: BTreeMap<Place, (u64, Arc<Block>)>,
+    /// The places by age.
+    by_age: BTreeMap<u64, Place>,
+    next_age: u64,
+    /// Bytes of all blocks.
+    held: u64,
+}
+
+impl Blocks {
+    /// The block that has a byte of a file.
+    fn covering(&self, file: u64, at: u64) -> Option<&Arc<Block>> {
+        let (place, (_, block)) = self.by_place.range(..=(file, at)).next_back()?;
+        (place.0 == file && block.range.contains(&at)).then_some(block)
+    }
+
+    fn add(&mut self, file: u64, block: Arc<Block>) {
+        let place = (file, block.range.start);
+        self.remove(place);
+        self.held += block.len();
+        self.by_age.insert(self.next_age, place);
+        self.by_place.insert(place, (self.next_age, block));
+        self.next_age += 1;
+    }
+
+    fn remove(&mut self, place: Place) {
+        if let Some((age, block)) = self.by_place.remove(&place) {
+            self.by_age.remove(&age);
+            self.held -= block.len();
+        }
+    }
+
+    /// Removes the oldest blocks: those that nobody reads make room for those that somebody may read.
+    fn shrink(&mut self, most: u64) {
+        while self.held > most && self.by_place.len() > 1 {
+            let Some((_, &oldest)) = self.by_age.first_key_value() else { return };
+            self.remove(oldest);
+        }
+    }
+
+    /// The parts of a range that no block has.
+    fn missing(&self, file: u64, range: Range<u64>) -> Vec<Range<u64>> {
+        let (mut parts, mut at) = (Vec::new(), range.start);
+        while at < range.end {
+            if let Some(block) = self.covering(file, at) {
+                at = block.range.end;
+                continue;
+            }
+            let later = self.by_place.range((file, at)..(file, range.end)).next();
+            let end = later.map_or(range.end, |((_, begin), _)| *begin);
+            parts.push(at..end);
+            at = end;
+        }
+        parts
+    }
 }
 
 /// A range that is being fetched, or was.
@@ -39,6 +121,8 @@ struct State {
     bytes: Vec<u8>,
     /// Whether no more will come.
     is_over: bool,
+    /// Why not all bytes came. It is the answer to the first read that needs them.
+    error: Option<Error>,
     /// How many bytes will be read. The rest lies between them.
     wanted: u64,
 }
@@ -56,29 +140,33 @@ impl Drop for Block {
 }
 
 impl Ahead {
-    /// Begins to fetch ranges. Those that are already being fetched are left out.
+    /// How many iterations fetch ahead.
+    pub fn users(&self) -> usize {
+        self.users.load(Relaxed)
+    }
+
+    /// Bytes that were fetched, or are on their way.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.with(|blocks| blocks.held)
+    }
+
+    /// Begins to fetch ranges of a file. What is already being fetched is left out.
     pub fn fetch(&self, file: &RemoteFile, ranges: &mut dyn Iterator<Item = Range<u64>>) {
-        let size = file.identity().size;
-        // What is not on its way yet. Ranges overlap at their beginnings: a reader goes forward.
-        let rest = |blocks: &[Arc<Block>], range: &mut Range<u64>| {
-            while let Some(block) = blocks.iter().find(|block| block.range.contains(&range.start)) {
-                range.start = block.range.end;
-            }
-            range.start < range.end
-        };
+        let (size, policy) = (file.identity().size, file.policy());
         let mut wanted: Vec<_> =
             ranges.filter(|range| range.start < range.end && range.end <= size).collect();
         wanted.sort_unstable_by_key(|range| range.start);
-        let policy = file.policy();
         self.blocks.with(|blocks| {
-            wanted.retain_mut(|range| rest(blocks, range));
-            for planned in plan(&wanted, policy.merge_gap, policy.part_size) {
+            let missing: Vec<_> =
+                wanted.into_iter().flat_map(|range| blocks.missing(file.id(), range)).collect();
+            for planned in plan(&missing, policy.merge_gap, policy.part_size) {
                 let range = planned.range;
-                let used =
-                    wanted.iter().map(|w| w.end.min(range.end).saturating_sub(w.start.max(range.start)));
+                let in_range =
+                    |part: &Range<u64>| part.end.min(range.end).saturating_sub(part.start.max(range.start));
+                let parts = missing[planned.first..].iter().take_while(|part| part.start < range.end);
                 let block = Arc::new(Block {
                     range: range.clone(),
-                    state: Mutex::new(State { wanted: used.sum(), ..State::default() }),
+                    state: Mutex::new(State { wanted: parts.map(in_range).sum(), ..State::default() }),
                     is_ready: Condvar::new(),
                     task: Mutex::default(),
                     generation: process::generation(),
@@ -87,23 +175,16 @@ impl Ahead {
                 if start(file, &block).is_err() {
                     return;
                 }
-                Stats::add(&file.stats().ahead_bytes, range.end - range.start);
-                blocks.push(block);
+                Stats::add(&file.stats().ahead_bytes, block.len());
+                blocks.add(file.id(), block);
             }
-            // Blocks that nobody reads make room for those that somebody may read.
-            let mut held: u64 = blocks.iter().map(|block| block.range.end - block.range.start).sum();
-            let most = 2 * policy.readahead_bytes.max(policy.part_size);
-            while held > most && blocks.len() > 1 {
-                let oldest = blocks.remove(0);
-                held -= oldest.range.end - oldest.range.start;
-            }
+            blocks.shrink(2 * policy.readahead_bytes.max(policy.part_size));
         });
     }
 
     /// Fills the ranges that were fetched, and removes them from the list.
-    pub fn take(&self, ops: &mut Vec<ReadOp<'_>>, stats: &Stats, cx: &Cx<'_>) -> Result<()> {
-        let blocks = self.blocks.with(|blocks| blocks.clone());
-        if blocks.is_empty() {
+    pub fn take(&self, file: &RemoteFile, ops: &mut Vec<ReadOp<'_>>, cx: &Cx<'_>) -> Result<()> {
+        if self.blocks.with(|blocks| blocks.by_place.is_empty()) {
             return Ok(());
         }
         let mut failed = None;
@@ -111,7 +192,7 @@ impl Ahead {
             if failed.is_some() {
                 return true;
             }
-            match fill(op, &blocks, stats, cx) {
+            match self.fill(file, op, cx) {
                 Ok(is_filled) => !is_filled,
                 Err(error) => {
                     failed = Some(error);
@@ -119,32 +200,43 @@ impl Ahead {
                 }
             }
         });
-        self.blocks.with(|blocks| blocks.retain(|block| !block.is_used_up()));
         failed.map_or(Ok(()), Err)
     }
-}
 
-/// Fills a range from the blocks. False if they do not have all of it.
-fn fill(op: &mut ReadOp<'_>, blocks: &[Arc<Block>], stats: &Stats, cx: &Cx<'_>) -> Result<bool> {
-    let end = op.at + op.out.len() as u64;
-    let (mut at, mut pieces) = (op.at, Vec::new());
-    while at < end {
-        let Some(block) = blocks.iter().find(|block| block.range.contains(&at)) else { return Ok(false) };
-        let piece = at..end.min(block.range.end);
-        at = piece.end;
-        pieces.push((block, piece));
-    }
-    for (block, piece) in &pieces {
-        let out = &mut op.out[(piece.start - op.at) as usize..(piece.end - op.at) as usize];
-        if !block.copy(piece.clone(), out, stats, cx)? {
-            return Ok(false);
+    /// Fills a range from the blocks. False if they do not have all of it.
+    fn fill(&self, file: &RemoteFile, op: &mut ReadOp<'_>, cx: &Cx<'_>) -> Result<bool> {
+        let (begin, end) = (op.at, op.at + op.out.len() as u64);
+        let found = self.blocks.with(|blocks| {
+            let (mut at, mut pieces) = (begin, Vec::new());
+            while at < end {
+                let block = blocks.covering(file.id(), at)?;
+                let piece = at..end.min(block.range.end);
+                at = piece.end;
+                pieces.push((block.clone(), piece));
+            }
+            Some(pieces)
+        });
+        let Some(pieces) = found else { return Ok(false) };
+        for (block, piece) in &pieces {
+            let out = &mut op.out[(piece.start - begin) as usize..(piece.end - begin) as usize];
+            let copied = block.copy(piece.clone(), out, file.stats(), cx);
+            if block.is_used_up() {
+                self.blocks.with(|blocks| blocks.remove((file.id(), block.range.start)));
+            }
+            if !copied? {
+                return Ok(false);
+            }
         }
+        Stats::add(&file.stats().ahead_hits, end - begin);
+        Ok(true)
     }
-    Stats::add(&stats.ahead_hits, end - op.at);
-    Ok(true)
 }
 
 impl Block {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
     /// Copies bytes, when they have arrived. False if they could not be fetched.
     fn copy(&self, range: Range<u64>, out: &mut [u8], stats: &Stats, cx: &Cx<'_>) -> Result<bool> {
         let needed = (range.end - self.range.start) as usize;
@@ -153,7 +245,7 @@ impl Block {
         let is_waiting = state.bytes.len() < needed;
         while state.bytes.len() < needed {
             if state.is_over {
-                return Ok(false);
+                return state.error.take().map_or(Ok(false), Err);
             }
             let waited = self.is_ready.wait_timeout(state, CHECK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -178,14 +270,15 @@ impl Block {
         self.is_ready.notify_all();
     }
 
-    fn finish(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
+    fn finish(&self, result: Result<()>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.is_over, state.error) = (true, result.err());
         self.is_ready.notify_all();
     }
 }
 
 fn start(file: &RemoteFile, block: &Arc<Block>) -> Result<()> {
-    let (object, identity) = (file.object()?, file.identity().clone());
+    let (object, identity, name) = (file.object()?, file.identity().clone(), file.shown().to_owned());
     // The task must not keep the block: it ends when nobody wants the block any more.
     let (range, block_of_task) = (block.range.clone(), Arc::downgrade(block));
     let task = runtime::runtime()?.spawn(async move {
@@ -195,9 +288,10 @@ fn start(file: &RemoteFile, block: &Arc<Block>) -> Result<()> {
             }
             Ok(())
         };
-        let _ = object.read(range, &identity, take).await;
+        let at = range.start;
+        let result = or_panicked(object.read(range, &identity, take)).await;
         if let Some(block) = block_of_task.upgrade() {
-            block.finish();
+            block.finish(result.map_err(|error| error.at(at).in_file(&name)));
         }
     });
     *block.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());

@@ -1,10 +1,23 @@
-//! The HTTP client of a store. It notes what a server answered, and follows no redirect to another host unless asked to.
+//! The HTTP client of a store. It notes what a server answered, adds what a URL says about each request, and follows no
+//! redirect to another host unless asked to.
 
+use super::options::Policy;
 use async_trait::async_trait;
-use object_store::client::{HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService};
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+    HttpService,
+};
 use object_store::{ClientConfigKey, ClientOptions};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION};
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
+use url::Url;
+
+/// Redirects of one request that are followed.
+const MOST_REDIRECTS: usize = 10;
+/// Headers that another host may see. All others may be credentials.
+const HARMLESS: [&str; 6] = ["accept", "if-match", "if-none-match", "range", "user-agent", "x-ms-range"];
 
 /// What a server answered to the last request of a task.
 #[derive(Clone, Debug, Default)]
@@ -15,16 +28,23 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
 }
 
-tokio::task_local! {
-    static ANSWER: RefCell<Answer>;
+/// What a task's requests have in common.
+struct Scope {
+    query: Option<Arc<str>>,
+    answer: RefCell<Answer>,
 }
 
-/// Runs requests, and returns also what the server answered to the last of them.
-pub async fn with_answer<T>(requests: impl Future<Output = T>) -> (T, Answer) {
-    ANSWER
-        .scope(RefCell::default(), async {
+tokio::task_local! {
+    static SCOPE: Scope;
+}
+
+/// Runs requests, with the query of a URL, and returns also what the server answered to the last of them.
+pub async fn with_answer<T>(query: Option<Arc<str>>, requests: impl Future<Output = T>) -> (T, Answer) {
+    let scope = Scope { query, answer: RefCell::default() };
+    SCOPE
+        .scope(scope, async {
             let result = requests.await;
-            (result, ANSWER.with(RefCell::take))
+            (result, SCOPE.with(|scope| scope.answer.take()))
         })
         .await
 }
@@ -32,19 +52,24 @@ pub async fn with_answer<T>(requests: impl Future<Output = T>) -> (T, Answer) {
 /// Makes the clients of stores.
 #[derive(Debug)]
 pub struct Connector {
-    pub follow_redirects: bool,
-    /// Whether requests without encryption are allowed, because the user wrote `http://`.
-    pub is_plain: bool,
+    pub policy: Policy,
+    /// The address of a web server, as the user wrote it. It may be without encryption (`http://`), and it may have a
+    /// user name and a password. None for other stores.
+    pub address: Option<String>,
+}
+
+fn failed(source: reqwest::Error) -> object_store::Error {
+    object_store::Error::Generic { store: "HTTP client", source: Box::new(source) }
 }
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let failed = |source: reqwest::Error| object_store::Error::Generic {
-            store: "HTTP client",
-            source: Box::new(source),
-        };
         let client = self.build(options)?.build().map_err(failed)?;
-        Ok(HttpClient::new(Watched(HttpClient::new(client))))
+        // The client makes a header of the user name and the password. It does so only for requests of its own.
+        let login = self.address.as_ref().and_then(|address| client.get(address).build().ok());
+        let login = login.and_then(|request| request.headers().get(AUTHORIZATION).cloned());
+        let follows_redirects = self.policy.follow_redirects;
+        Ok(HttpClient::new(Watched { client: HttpClient::new(client), login, follows_redirects }))
     }
 }
 
@@ -52,31 +77,30 @@ impl Connector {
     fn build(&self, options: &ClientOptions) -> object_store::Result<reqwest::ClientBuilder> {
         use ClientConfigKey as Key;
         let text = |key: Key| options.get_config_value(&key);
-        let flag = |key: Key| text(key).is_some_and(|value| value == "true" || value == "1");
-        let time = |key: Key| text(key).and_then(|value| super::options::duration("", &value).ok());
-        let failed = |source: reqwest::Error| object_store::Error::Generic {
-            store: "HTTP client",
-            source: Box::new(source),
-        };
+        let flag = |key: Key| text(key).is_some_and(|value| value == "true");
+        let is_plain = self.address.as_ref().is_some_and(|address| address.starts_with("http://"));
         let mut builder = reqwest::Client::builder()
             .user_agent(
                 text(Key::UserAgent)
                     .unwrap_or_else(|| concat!("anyrecord/", env!("CARGO_PKG_VERSION")).into()),
             )
-            .https_only(!self.is_plain && !flag(Key::AllowHttp))
+            .https_only(!is_plain && !flag(Key::AllowHttp))
             .danger_accept_invalid_certs(flag(Key::AllowInvalidCertificates))
-            .connect_timeout(time(Key::ConnectTimeout).unwrap_or(Duration::from_secs(5)))
-            .redirect(redirects(self.follow_redirects))
+            .connect_timeout(self.policy.connect_timeout)
+            .redirect(reqwest::redirect::Policy::none())
             // Records are compressed by their formats. Another layer would change what a range of bytes means.
             .no_gzip()
             .no_brotli()
             .no_zstd()
             .no_deflate()
             .tcp_nodelay(true);
-        if let Some(time) = time(Key::PoolIdleTimeout) {
+        if let Some(time) = self.policy.timeout {
+            builder = builder.timeout(time);
+        }
+        if let Some(time) = self.policy.pool_idle_timeout {
             builder = builder.pool_idle_timeout(time);
         }
-        if let Some(most) = text(Key::PoolMaxIdlePerHost).and_then(|value| value.parse().ok()) {
+        if let Some(most) = self.policy.pool_max_idle_per_host {
             builder = builder.pool_max_idle_per_host(most);
         }
         if flag(Key::Http2Only) {
@@ -98,7 +122,7 @@ impl Connector {
 
 /// Where a server sent us.
 #[derive(Debug)]
-pub struct OtherHost(pub String);
+pub struct OtherHost(String);
 
 impl std::fmt::Display for OtherHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -108,38 +132,115 @@ impl std::fmt::Display for OtherHost {
 
 impl std::error::Error for OtherHost {}
 
-/// Redirects to the host of the first request are followed. Those to another one only if asked for: whoever controls a
-/// server must not choose where data comes from.
-fn redirects(follow: bool) -> reqwest::redirect::Policy {
-    reqwest::redirect::Policy::custom(move |attempt| {
-        let host = attempt.url().host_str().unwrap_or_default().to_owned();
-        let is_same = attempt.previous().first().is_some_and(|first| first.host_str() == Some(&*host));
-        if attempt.previous().len() > 10 {
-            attempt.error("too many redirects")
-        } else if is_same || follow {
-            attempt.follow()
-        } else {
-            attempt.error(OtherHost(host))
-        }
-    })
-}
-
-/// Notes what servers answer.
+/// Notes what servers answer. Redirects to the host of the first request are followed. Those to another one only if
+/// asked for: whoever controls a server must not choose where data comes from.
 #[derive(Debug)]
-struct Watched(HttpClient);
+struct Watched {
+    client: HttpClient,
+    login: Option<HeaderValue>,
+    follows_redirects: bool,
+}
 
 #[async_trait]
 impl HttpService for Watched {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let response = self.0.execute(request).await;
-        // Requests outside of a scope are of the store itself, for example for credentials.
-        let _ = ANSWER.try_with(|answer| *answer.borrow_mut() = answer_of(&response));
-        response
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let query = SCOPE.try_with(|scope| scope.query.clone()).ok().flatten();
+        if let Some(query) = query {
+            let joint = if request.uri().query().is_some() { '&' } else { '?' };
+            *request.uri_mut() = format!("{}{joint}{query}", request.uri()).parse().map_err(unusable)?;
+        }
+        if let Some(login) = &self.login {
+            request.headers_mut().insert(AUTHORIZATION, login.clone());
+        }
+        for _ in 0..=MOST_REDIRECTS {
+            let (method, headers) = (request.method().clone(), request.headers().clone());
+            let address = Url::parse(&request.uri().to_string()).map_err(unusable)?;
+            let response = self.client.execute(request).await;
+            // Requests outside of a scope are of the store itself, for example for credentials.
+            let _ = SCOPE.try_with(|scope| *scope.answer.borrow_mut() = answer_of(&response));
+            let response = response?;
+            let target = target_of(&response).filter(|_| method == "GET" || method == "HEAD");
+            let Some(target) = target else { return Ok(response) };
+            let target = address.join(&target).map_err(unusable)?;
+            let is_other = !is_same_host(&address, &target);
+            if is_other && !self.follows_redirects {
+                let host = target.origin().ascii_serialization();
+                return Err(HttpError::new(HttpErrorKind::Unknown, OtherHost(host)));
+            }
+            request = HttpRequest::new(HttpRequestBody::empty());
+            *request.method_mut() = method;
+            *request.uri_mut() = target.as_str().parse().map_err(unusable)?;
+            *request.headers_mut() = if is_other { harmless(headers) } else { headers };
+        }
+        Err(unusable(std::io::Error::other("too many redirects")))
     }
+}
+
+fn unusable(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
+    HttpError::new(HttpErrorKind::Unknown, error)
 }
 
 fn answer_of(response: &Result<HttpResponse, HttpError>) -> Answer {
     let Ok(response) = response else { return Answer::default() };
     let seconds = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
-    Answer { status: Some(response.status().as_u16()), retry_after: seconds.map(Duration::from_secs) }
+    // A server may ask for any time. The retries have their own limit.
+    let wait = seconds.map(|seconds: u32| Duration::from_secs(seconds.into()));
+    Answer { status: Some(response.status().as_u16()), retry_after: wait }
+}
+
+/// Where an answer redirects to.
+fn target_of(response: &HttpResponse) -> Option<String> {
+    let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let target = response.headers().get(LOCATION).filter(|_| is_redirect)?;
+    target.to_str().ok().map(str::to_owned)
+}
+
+/// Whether a redirect stays at the same server. It may begin to encrypt.
+fn is_same_host(from: &Url, to: &Url) -> bool {
+    let encrypts =
+        from.scheme() == "http" && from.port().is_none() && to.scheme() == "https" && to.port().is_none();
+    from.origin() == to.origin() || encrypts && from.host() == to.host()
+}
+
+fn harmless(headers: HeaderMap) -> HeaderMap {
+    let mut kept = HeaderMap::new();
+    for (name, value) in &headers {
+        if HARMLESS.contains(&name.as_str()) {
+            kept.append(name, value.clone());
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_stays_at_a_server_if_scheme_host_and_port_are_the_same() {
+        for (from, to, is_same) in [
+            ("http://a/x", "http://a/y?z", true),
+            ("http://a:80/x", "http://a/y", true),
+            ("http://a/x", "https://a/x", true),
+            ("https://a/x", "http://a/x", false),
+            ("http://a/x", "http://a:81/x", false),
+            ("http://a:81/x", "https://a/x", false),
+            ("http://a/x", "http://b.a/x", false),
+        ] {
+            let (from, to) = (Url::parse(from).unwrap(), Url::parse(to).unwrap());
+            assert_eq!(is_same_host(&from, &to), is_same, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn another_host_sees_no_credentials() {
+        let mut headers = HeaderMap::new();
+        for name in ["authorization", "x-amz-security-token", "x-ms-date", "cookie", "range", "if-match"] {
+            headers.insert(name, HeaderValue::from_static("1"));
+        }
+        let kept = harmless(headers);
+        let mut names: Vec<_> = kept.keys().map(|name| name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["if-match", "range"]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Errors of stores, in words that say what to try. They never contain a secret.
 
 use super::client::{Answer, OtherHost};
+use super::url::Kind;
 use crate::error::Error;
 use object_store::Error as StoreError;
 use object_store::client::{HttpError, HttpErrorKind};
@@ -61,9 +62,11 @@ fn root(error: &(dyn StdError + 'static)) -> String {
 }
 
 /// What `<Code>` or `<Message>` says in the error of a server.
-fn tag<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+fn tag(text: &str, name: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
-    rest.split_once("</").map(|(value, _)| value).filter(|value| value.len() < 300)
+    let (value, _) = rest.split_once("</").filter(|(value, _)| value.len() < 300)?;
+    // Nothing that moves the cursor of a terminal, or breaks a line of a log.
+    Some(value.replace(|c: char| c.is_control(), " "))
 }
 
 fn io(kind: ErrorKind, what: &'static str, detail: impl Into<String>) -> Error {
@@ -75,43 +78,44 @@ pub fn of_store(error: &StoreError) -> Error {
     Error::argument(format!("the store cannot be used: {}", root(error)))
 }
 
-/// The error of a request.
-pub fn of_request(error: &StoreError, answer: &Answer) -> Failed {
+/// The error of a request to a store of a kind.
+pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind) -> Failed {
     let text = error.to_string();
-    let code = tag(&text, "Code").unwrap_or_default();
+    let code = &*tag(&text, "Code").unwrap_or_default();
     if let Some(other) = cause::<OtherHost>(error) {
         let error = io(ErrorKind::Other, "cannot read", other.to_string());
         return Failed::finally(
             error.hint("open the address that it redirects to, or pass storage={\"follow_redirects\": True}"),
         );
     }
+    let answered = |status: u16| {
+        let said = format!("the server answered {status} {code}");
+        io(ErrorKind::Other, "cannot read", said.trim_end())
+    };
     match answer.status {
-        Some(429) => return overloaded(429, code),
-        Some(503) => return overloaded(503, code),
+        Some(status @ (429 | 503)) => {
+            let hint = "it is overloaded: use fewer processes, or storage={\"max_requests\": 8}";
+            let error = answered(status).hint(hint);
+            return Failed { error, again: Again::Overloaded, is_range: false };
+        }
         Some(status @ (408 | 500 | 502 | 504 | 509 | 520..=530)) => {
-            let error = io(
-                ErrorKind::Other,
-                "cannot read",
-                format!("the server answered {status} {code}").trim_end(),
-            );
-            return Failed::later(error.hint("the server has a problem: try again later"));
+            return Failed::later(answered(status).hint("the server has a problem: try again later"));
         }
         _ => {}
     }
-    let is_range = answer.status == Some(416) || matches!(error, StoreError::NotSupported { .. });
-    Failed { again: again(error), error: sentence(error, answer, &text, code), is_range }
-}
-
-fn overloaded(status: u16, code: &str) -> Failed {
-    let error =
-        io(ErrorKind::Other, "cannot read", format!("the server answered {status} {code}").trim_end());
-    let hint = "it is overloaded: use fewer processes, or storage={\"max_requests\": 8}";
-    Failed { error: error.hint(hint), again: Again::Overloaded, is_range: false }
+    // An empty object has no ranges. A server says so with 416; the store in memory has only an error for it.
+    let is_range = match error {
+        StoreError::NotSupported { .. } => true,
+        StoreError::Generic { .. } if kind == Kind::Memory => true,
+        _ => answer.status == Some(416),
+    };
+    Failed { again: again(error), error: sentence(error, answer, &text, code, kind), is_range }
 }
 
 /// Whether an error without an answer of the server may go away.
 fn again(error: &StoreError) -> Again {
     match cause::<HttpError>(error).map(HttpError::kind) {
+        Some(_) if is_of_certificate(error) => Again::Never,
         Some(HttpErrorKind::Connect) => Again::Unreachable,
         Some(HttpErrorKind::Request | HttpErrorKind::Timeout | HttpErrorKind::Interrupted) => Again::Later,
         // A body that ends early is an error of the decoder.
@@ -120,8 +124,10 @@ fn again(error: &StoreError) -> Again {
     }
 }
 
-fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Error {
-    let status = answer.status;
+fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: Kind) -> Error {
+    // If the client itself gave up, the last answer says nothing about it.
+    let has_given_up = cause::<HttpError>(error).is_some();
+    let status = answer.status.filter(|status| !has_given_up && !(200..300).contains(status));
     let message = tag(text, "Message").unwrap_or_default();
     let said = match (status, code) {
         (Some(status), "") => format!("the server answered {status}"),
@@ -130,11 +136,19 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Erro
     };
     let is_region = code == "PermanentRedirect"
         || code == "AuthorizationHeaderMalformed"
-        || matches!(status, Some(301 | 307))
+        || status == Some(301)
         || text.contains("configured region");
+    let failed =
+        |what: &'static str, said: &str, hint: &'static str| io(ErrorKind::Other, what, said).hint(hint);
     match error {
-        _ if is_region => io(ErrorKind::Other, "cannot read", said)
-            .hint("the bucket is in another region: pass storage={\"region\": ...} or set AWS_REGION"),
+        _ if is_region && kind == Kind::S3 => failed(
+            "cannot read",
+            &said,
+            "the bucket is in another region: pass storage={\"region\": ...} or set AWS_REGION",
+        ),
+        _ if matches!(status, Some(300..400)) => {
+            failed("cannot read", &said, "it redirects without saying where: check the address")
+        }
         StoreError::NotFound { .. } if code == "NoSuchBucket" || code == "ContainerNotFound" => {
             io(ErrorKind::NotFound, "there is no such bucket", said).hint("check the name and the account")
         }
@@ -142,30 +156,98 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Erro
             .hint("check the name; a folder needs a / at its end or a pattern"),
         StoreError::PermissionDenied { .. } => io(ErrorKind::PermissionDenied, "access is denied", said)
             .hint("check the credentials and their permissions, and that the object exists"),
-        StoreError::Unauthenticated { .. } => io(ErrorKind::PermissionDenied, "credentials are missing or wrong", said)
-            .hint("set the variables of the provider, such as AWS_ACCESS_KEY_ID, or pass storage={...}; for public data pass storage={\"skip_signature\": True}"),
+        StoreError::Unauthenticated { .. } => {
+            io(ErrorKind::PermissionDenied, "credentials are missing or wrong", said).hint(credentials(kind))
+        }
         _ if is_without_credentials(text) => {
-            io(ErrorKind::PermissionDenied, "no credentials were found", root(error))
-                .hint("set the variables of the provider, such as AWS_ACCESS_KEY_ID, or pass storage={...}; for public data pass storage={\"skip_signature\": True}")
-        }
-        _ if text.contains("non-partial response") => {
-            io(ErrorKind::Other, "cannot read", "the server, or a proxy before it, ignores the Range header")
-                .hint("copy the file to a local disk first")
-        }
-        _ if text.contains("HTTP is not allowed") || text.contains("scheme is not allowed") || text.contains("URL scheme") => {
-            io(ErrorKind::InvalidInput, "cannot read", root(error)).hint("for a server without encryption pass storage={\"allow_http\": True}")
+            let where_looked =
+                "not in the options, not in the environment, not at the metadata service of the cloud";
+            io(ErrorKind::PermissionDenied, "no credentials were found", where_looked).hint(credentials(kind))
         }
         StoreError::Precondition { .. } => changed(),
-        _ if again(error) == Again::Unreachable => io(ErrorKind::Other, "cannot reach the server", root(error))
-            .hint("check the name of the host, the endpoint and the network"),
+        _ if text.contains("non-partial response") || is_whole(error, answer) => failed(
+            "cannot read",
+            "the server, or a proxy before it, ignores the Range header",
+            "copy the file to a local disk first",
+        ),
+        _ if text.contains("Content-Length") => failed(
+            "cannot read",
+            "the server sends no Content-Length, so nobody knows how long the object is",
+            "copy the file to a local disk first",
+        ),
+        _ if answer.status == Some(206) && !has_given_up => failed(
+            "cannot read",
+            &format!("the server sent other bytes than were asked for: {said}"),
+            "it, or a proxy before it, has a fault: copy the file to a local disk first",
+        ),
+        _ if root(error).contains("path segment") => failed(
+            "cannot list",
+            &format!("an object has a name that cannot be read: {}", root(error)),
+            "rename it, or pass the URL of each file",
+        ),
+        _ if is_of_certificate(error) => failed(
+            "cannot reach the server",
+            &root(error),
+            "set SSL_CERT_FILE to a file with the certificate of its authority; for a test, storage={\"allow_invalid_certificates\": True}",
+        ),
+        // In the words of the HTTP client.
+        _ if root(error).contains("URL scheme is not allowed") => {
+            io(ErrorKind::InvalidInput, "cannot read", "the endpoint has no encryption (http, not https)")
+                .hint("if that is meant, pass storage={\"allow_http\": True}")
+        }
+        _ if again(error) == Again::Unreachable => failed(
+            "cannot reach the server",
+            &root(error),
+            "check the name of the host, the endpoint and the network",
+        ),
+        _ if again(error) == Again::Later => failed(
+            "cannot read",
+            &format!("the connection broke: {said}"),
+            "check the network and the server, or try again later",
+        ),
         _ => io(ErrorKind::Other, "cannot read", said),
     }
 }
 
+/// Whether the certificate of a server was refused. It would be refused again.
+fn is_of_certificate(error: &StoreError) -> bool {
+    root(error).contains("certificate")
+}
+
+/// Whether a server sent all of an object instead of a range.
+fn is_whole(error: &StoreError, answer: &Answer) -> bool {
+    answer.status == Some(200) && matches!(error, StoreError::NotSupported { .. })
+}
+
+fn credentials(kind: Kind) -> &'static str {
+    match kind {
+        Kind::S3 => {
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or pass storage={\"access_key_id\": ..., \"secret_access_key\": ...}; for public data pass storage={\"skip_signature\": True}"
+        }
+        Kind::Gcs => {
+            "set GOOGLE_SERVICE_ACCOUNT, or pass storage={\"service_account\": ...}; for public data pass storage={\"skip_signature\": True}"
+        }
+        Kind::Azure => {
+            "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or pass storage={\"account_name\": ..., \"account_key\": ...}; for public data pass storage={\"skip_signature\": True}"
+        }
+        Kind::Http | Kind::Memory => {
+            "write them into the URL, as in https://user:password@host/name, or use a signed URL"
+        }
+    }
+}
+
+/// Whether a store looked for credentials in all places and found none: it asked the metadata service of its cloud last.
 fn is_without_credentials(text: &str) -> bool {
-    ["169.254.169.254", "169.254.170.2", "metadata.google.internal", "MissingToken", "missing credentials"]
-        .iter()
-        .any(|part| text.contains(part))
+    [
+        "169.254.169.254",
+        "169.254.170.2",
+        "metadata.google.internal",
+        "latest/api/token",
+        "computeMetadata",
+        "MissingToken",
+    ]
+    .iter()
+    .any(|part| text.contains(part))
 }
 
 /// The object is not the one that was opened.

@@ -3,33 +3,44 @@
 use super::ahead::Ahead;
 use super::options::{Policy, StorageOptions};
 use super::request::{Identity, Object};
-use super::stats::Stats;
 use super::stores::Store;
 use super::url::RemoteUrl;
-use super::{runtime, stores, transfer};
+use super::{stores, transfer};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::process::PerProcess;
 use crate::storage::fetch::Queue;
+use crate::storage::file_set::FileSet;
+use crate::storage::stats::Stats;
 use crate::storage::{Distance, ReadOp, Storage};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An object of a store.
 pub struct RemoteFile {
     url: RemoteUrl,
     options: Arc<StorageOptions>,
     identity: Identity,
+    /// What distinguishes it from other files of the process.
+    id: u64,
     stats: Arc<Stats>,
-    ahead: Ahead,
+    ahead: Arc<Ahead>,
     /// The store of this process, once it was needed.
     store: PerProcess<Option<&'static Store>>,
 }
 
 impl RemoteFile {
     /// An object whose identity is known.
-    pub fn new(url: RemoteUrl, options: Arc<StorageOptions>, identity: Identity, stats: Arc<Stats>) -> Self {
-        RemoteFile { url, options, identity, stats, ahead: Ahead::default(), store: PerProcess::default() }
+    pub fn new(url: RemoteUrl, options: Arc<StorageOptions>, identity: Identity, files: &FileSet) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let (id, stats, ahead) = (NEXT.fetch_add(1, Relaxed), files.stats.clone(), files.ahead.clone());
+        RemoteFile { url, options, identity, id, stats, ahead, store: PerProcess::default() }
+    }
+
+    /// What distinguishes it from other files of the process.
+    pub fn id(&self) -> u64 {
+        self.id
     }
 
     /// What identifies its content.
@@ -63,12 +74,12 @@ impl RemoteFile {
                 found
             }
         };
-        Ok(Object { store, path: self.url.path.clone(), stats: self.stats.clone() })
+        Ok(Object::new(&self.url, store, &self.stats))
     }
 
     /// Fills the ranges that were fetched ahead, and removes them from the list.
     pub(super) fn take_ahead(&self, ops: &mut Vec<ReadOp<'_>>, cx: &Cx<'_>) -> Result<()> {
-        self.ahead.take(ops, &self.stats, cx)
+        self.ahead.take(self, ops, cx)
     }
 }
 
@@ -93,15 +104,6 @@ impl Storage for RemoteFile {
 
     fn queue(&self) -> Queue<'_> {
         Queue::Remote(self)
-    }
-
-    fn unchanged(&self) -> Result<()> {
-        let (object, identity) = (self.object()?, self.identity.clone());
-        let budget = crate::Limits::default();
-        let files = crate::storage::file_set::FileSet::new(&budget);
-        let budget = crate::Budget::new(&budget, &files);
-        let checked = runtime::run(async move { object.unchanged(&identity).await }, &Cx::new(&budget));
-        checked?.map_err(|error| error.in_file(self.shown()))
     }
 
     fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {

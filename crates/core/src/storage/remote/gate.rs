@@ -1,6 +1,7 @@
 //! How many requests to one store are in flight. A server that says it is overloaded gets half as many. Each success
 //! allows a little more again.
 
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -38,22 +39,36 @@ impl Gate {
     /// Waits until one more request may be in flight.
     pub async fn enter(&self) -> Permit<'_> {
         loop {
-            let freed = self.freed.notified();
-            {
-                let mut state = self.state();
-                if state.in_flight == 0 || (state.in_flight as f64) < state.limit.floor() {
-                    state.in_flight += 1;
-                    return Permit(self);
-                }
+            if let Some(permit) = self.try_enter() {
+                return permit;
+            }
+            let mut freed = pin!(self.freed.notified());
+            // From now on it hears of a request that ends. One may have ended before.
+            freed.as_mut().enable();
+            if let Some(permit) = self.try_enter() {
+                return permit;
             }
             freed.await;
         }
     }
 
+    fn try_enter(&self) -> Option<Permit<'_>> {
+        let mut state = self.state();
+        let is_free = state.in_flight == 0 || (state.in_flight as f64) < state.limit.floor();
+        is_free.then(|| {
+            state.in_flight += 1;
+            Permit(self)
+        })
+    }
+
     /// A request succeeded.
     pub fn succeeded(&self) {
         let mut state = self.state();
+        let before = state.limit.floor();
         state.limit = (state.limit + 1.0 / state.limit).min(self.most);
+        if state.limit.floor() > before {
+            self.freed.notify_one();
+        }
     }
 
     /// The server is overloaded.
@@ -78,29 +93,51 @@ impl Drop for Permit<'_> {
         state.in_flight -= 1;
         state.before = state.before.saturating_sub(1);
         drop(state);
-        self.0.freed.notify_waiters();
+        self.0.freed.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    fn try_enter(gate: &Gate) -> Option<Permit<'_>> {
-        match pin!(gate.enter()).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(permit) => Some(permit),
-            Poll::Pending => None,
-        }
+    #[test]
+    fn no_waiting_request_is_forgotten() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+        let (gate, most) = (Arc::new(Gate::new(3)), Arc::new(AtomicUsize::new(0)));
+        let now = Arc::new(AtomicUsize::new(0));
+        let one = |number: usize| {
+            let (gate, most, now) = (gate.clone(), most.clone(), now.clone());
+            async move {
+                let _permit = gate.enter().await;
+                most.fetch_max(now.fetch_add(1, Relaxed) + 1, Relaxed);
+                tokio::task::yield_now().await;
+                if number.is_multiple_of(7) {
+                    gate.overloaded()
+                } else {
+                    gate.succeeded()
+                }
+                now.fetch_sub(1, Relaxed);
+            }
+        };
+        let tasks: Vec<_> = (0..5000).map(|number| runtime.spawn(one(number))).collect();
+        // Some stop waiting.
+        tasks.iter().step_by(50).for_each(tokio::task::JoinHandle::abort);
+        runtime.block_on(async {
+            for task in tasks {
+                let _ = task.await;
+            }
+        });
+        assert!((1..=3).contains(&most.load(Relaxed)));
     }
 
     #[test]
     fn an_overload_halves_the_requests_once_and_successes_raise_them_again() {
         let gate = Gate::new(16);
-        let permits: Vec<_> = (0..16).map(|_| try_enter(&gate).unwrap()).collect();
-        assert!(try_enter(&gate).is_none());
+        let permits: Vec<_> = (0..16).map(|_| gate.try_enter().unwrap()).collect();
+        assert!(gate.try_enter().is_none());
         // All that are in flight fail together.
         permits.into_iter().for_each(|permit| {
             gate.overloaded();
@@ -115,12 +152,12 @@ mod tests {
     fn one_request_is_always_possible() {
         let gate = Gate::new(4);
         for _ in 0..20 {
-            let permit = try_enter(&gate).unwrap();
+            let permit = gate.try_enter().unwrap();
             gate.overloaded();
             drop(permit);
         }
         assert_eq!(gate.limit(), 1);
-        let _permit = try_enter(&gate).unwrap();
-        assert!(try_enter(&gate).is_none());
+        let _permit = gate.try_enter().unwrap();
+        assert!(gate.try_enter().is_none());
     }
 }

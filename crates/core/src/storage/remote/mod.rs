@@ -10,12 +10,11 @@
 //! | `request` | one ranged request: sent again if it fails or stalls, within a time budget |
 //! | [`transfer`] | many ranges: merged, split, and in flight together |
 //! | [`file`], [`open`] | an object as a storage, opened with as few requests as possible |
-//! | `ahead` | bytes that are fetched before they are read |
+//! | [`ahead`] | bytes that are fetched before they are read |
 //! | [`list`], [`put`] | the objects under a prefix; storing a small one |
 //! | `failure` | errors that say what to try |
-//! | [`stats`] | counters of requests and bytes |
 
-mod ahead;
+pub mod ahead;
 mod client;
 mod failure;
 pub mod file;
@@ -26,7 +25,6 @@ pub mod options;
 pub mod put;
 mod request;
 pub mod runtime;
-pub mod stats;
 pub mod stores;
 pub mod transfer;
 pub mod url;

@@ -3,14 +3,16 @@
 use super::file::RemoteFile;
 use super::options::StorageOptions;
 use super::request::Object;
-use super::stats::Stats;
 use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::storage::file_set::FileSet;
 use crate::storage::partial::FetchedRange;
+use crate::storage::stats::Stats;
 use object_store::GetRange;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Bytes that come with opening: enough for the tables of most files, and less than a round trip costs.
 const PART: u64 = 128 << 10;
@@ -30,24 +32,48 @@ pub type OpenedObject = (RemoteFile, FetchedRange);
 /// Opens objects together. The results are in the same order.
 pub fn open(
     objects: Vec<(RemoteUrl, Arc<StorageOptions>, FirstPart)>,
-    stats: &Arc<Stats>,
+    files: &Arc<FileSet>,
     cx: &Cx<'_>,
 ) -> Result<Vec<Result<OpenedObject>>> {
-    let most = objects.iter().map(|(_, options, _)| options.policy.max_requests).max().unwrap_or(1);
-    let open = objects.into_iter().map(|(url, options, part)| open_one(url, options, part, stats.clone()));
+    let most =
+        objects.iter().map(|(url, options, _)| options.policy.most_requests(url.kind)).max().unwrap_or(1);
+    let open = objects.into_iter().map(|(url, options, part)| open_one(url, options, part, files.clone()));
+    let begun = Instant::now();
     // More than may be in flight, so that the next ones wait at the gate of their store.
-    runtime::run_all(open, 2 * most, cx)
+    let opened = runtime::run_all(open, 2 * most, cx);
+    files.stats.waited(begun.elapsed());
+    opened
+}
+
+/// The size of each object.
+pub fn sizes(
+    urls: Vec<RemoteUrl>,
+    options: &Arc<StorageOptions>,
+    stats: &Arc<Stats>,
+    cx: &Cx<'_>,
+) -> Result<Vec<u64>> {
+    let most = urls.iter().map(|url| options.policy.most_requests(url.kind)).max().unwrap_or(1);
+    let ask = urls.into_iter().map(|url| size(url, options.clone(), stats.clone()));
+    runtime::run_all(ask, 2 * most, cx)?.into_iter().collect()
+}
+
+async fn size(url: RemoteUrl, options: Arc<StorageOptions>, stats: Arc<Stats>) -> Result<u64> {
+    let ask = async {
+        let object = Object::new(&url, stores::of(&url, &options)?, &stats);
+        object.head().await
+    };
+    Ok(ask.await.map_err(|error| error.in_file(url.shown()))?.size)
 }
 
 async fn open_one(
     url: RemoteUrl,
     options: Arc<StorageOptions>,
     part: FirstPart,
-    stats: Arc<Stats>,
+    files: Arc<FileSet>,
 ) -> Result<OpenedObject> {
     let open = async {
         let store = stores::of(&url, &options)?;
-        let object = Object { store, path: url.path.clone(), stats: stats.clone() };
+        let object = Object::new(&url, store, &files.stats);
         let range = match part {
             FirstPart::Beginning => GetRange::Bounded(0..PART),
             FirstPart::End => GetRange::Suffix(PART),
@@ -55,5 +81,5 @@ async fn open_one(
         object.open(&range).await
     };
     let (identity, at, bytes) = open.await.map_err(|error| error.in_file(url.shown()))?;
-    Ok((RemoteFile::new(url, options, identity, stats), FetchedRange { at, bytes }))
+    Ok((RemoteFile::new(url, options, identity, &files), FetchedRange { at, bytes }))
 }

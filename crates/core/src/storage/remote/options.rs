@@ -1,5 +1,6 @@
 //! The options of a store: credentials and addresses, which the store reads, and how requests are made, which we read.
 
+use super::url::Kind;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,8 +19,16 @@ pub struct Policy {
     pub max_backoff: Duration,
     /// A request that delivers nothing for so long is sent again.
     pub read_timeout: Duration,
-    /// Requests in flight to one store, from all readers of the process.
-    pub max_requests: usize,
+    /// A request that has not ended after so long is sent again. None: as long as it delivers something.
+    pub timeout: Option<Duration>,
+    /// How long it may take to connect to a server.
+    pub connect_timeout: Duration,
+    /// How long a connection is kept that nobody uses.
+    pub pool_idle_timeout: Option<Duration>,
+    /// How many connections are kept that nobody uses.
+    pub pool_max_idle_per_host: Option<usize>,
+    /// Requests in flight to one store, from all readers of the process. None: as many as servers of its kind bear.
+    pub max_requests: Option<usize>,
     /// Bytes in flight for one call.
     pub max_bytes_in_flight: u64,
     /// Ranges that are no further apart are fetched with one request, unless most of it would be thrown away.
@@ -40,7 +49,11 @@ impl Default for Policy {
             init_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(10),
             read_timeout: Duration::from_secs(10),
-            max_requests: 64,
+            timeout: None,
+            connect_timeout: Duration::from_secs(5),
+            pool_idle_timeout: None,
+            pool_max_idle_per_host: None,
+            max_requests: None,
             max_bytes_in_flight: 64 << 20,
             // A request takes about as long as 256 KiB at 100 Mb/s.
             merge_gap: 256 << 10,
@@ -67,21 +80,48 @@ impl fmt::Debug for StorageOptions {
     }
 }
 
+/// Options of the `object_store` crate that our client does not use.
+const NOT_USED: [&str; 7] = [
+    "default_content_type",
+    "http2_keep_alive_interval",
+    "http2_keep_alive_timeout",
+    "http2_keep_alive_while_idle",
+    "http2_max_frame_size",
+    "proxy_ca_certificate",
+    "randomize_addresses",
+];
+/// Options that our client reads as true or false. They may have the prefix of a provider.
+const FLAGS: [&str; 4] = ["allow_http", "allow_invalid_certificates", "http1_only", "http2_only"];
+
 impl StorageOptions {
     /// Reads options. Those that are not ours are left to the store.
     pub fn new(options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let mut read = StorageOptions::default();
         for (name, value) in options {
             let name = name.to_ascii_lowercase();
-            if !read.policy.set(&name, &value)? {
-                read.store.insert(name, value);
+            if NOT_USED.contains(&&*name) {
+                return Err(Error::argument(format!("the storage option {name:?} has no effect here"))
+                    .hint("leave it out"));
             }
+            if read.policy.set(&name, &value)? {
+                continue;
+            }
+            let is_flag = FLAGS.iter().any(|flag| name.ends_with(flag));
+            let value = if is_flag { flag(&name, &value)?.to_string() } else { value };
+            read.store.insert(name, value);
         }
         Ok(read)
     }
 }
 
 impl Policy {
+    /// Requests in flight to one store.
+    pub fn most_requests(&self, kind: Kind) -> usize {
+        // The stores of clouds want many small requests at once, and say so if there are too many. A web server may have
+        // only a few hundred connections for everyone.
+        self.max_requests.unwrap_or(if kind == Kind::Http { 64 } else { 256 })
+    }
+
     /// Sets an option. False if there is none of that name.
     fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {
@@ -90,7 +130,13 @@ impl Policy {
             "init_backoff" => self.init_backoff = duration(name, value)?,
             "max_backoff" => self.max_backoff = duration(name, value)?,
             "read_timeout" => self.read_timeout = duration(name, value)?,
-            "max_requests" => self.max_requests = number(name, value, 1)? as usize,
+            "timeout" => self.timeout = Some(duration(name, value)?),
+            "connect_timeout" => self.connect_timeout = duration(name, value)?,
+            "pool_idle_timeout" => self.pool_idle_timeout = Some(duration(name, value)?),
+            "pool_max_idle_per_host" => {
+                self.pool_max_idle_per_host = Some(number(name, value, 0)? as usize);
+            }
+            "max_requests" => self.max_requests = Some(number(name, value, 1)? as usize),
             "max_bytes_in_flight" => self.max_bytes_in_flight = number(name, value, 1)?,
             "merge_gap" => self.merge_gap = number(name, value, 0)?,
             "part_size" => self.part_size = number(name, value, 4096)?,
@@ -153,12 +199,16 @@ mod tests {
             ("read_timeout", "250ms"),
             ("max_requests", "3"),
             ("follow_redirects", "True"),
+            ("aws_allow_http", "yes"),
         ])
         .unwrap();
-        assert_eq!(read.store.into_iter().collect::<Vec<_>>(), [("aws_region".into(), "here".into())]);
+        assert_eq!(
+            read.store.into_iter().collect::<Vec<_>>(),
+            [("aws_allow_http".into(), "true".into()), ("aws_region".into(), "here".into())]
+        );
         assert_eq!(read.policy.retry_timeout, Duration::from_millis(1500));
         assert_eq!(read.policy.read_timeout, Duration::from_millis(250));
-        assert_eq!((read.policy.max_requests, read.policy.follow_redirects), (3, true));
+        assert_eq!((read.policy.max_requests, read.policy.follow_redirects), (Some(3), true));
     }
 
     #[test]
@@ -171,6 +221,9 @@ mod tests {
             ("max_requests", "1.5"),
             ("part_size", "1"),
             ("follow_redirects", "maybe"),
+            ("allow_http", "maybe"),
+            ("timeout", "soon"),
+            ("pool_max_idle_per_host", "many"),
         ] {
             let error = options(&[(name, value)]).unwrap_err().to_string();
             assert!(error.contains(name) && error.contains(value), "{error}");

@@ -2,11 +2,11 @@
 
 use super::options::StorageOptions;
 use super::request::Object;
-use super::stats::Stats;
 use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::storage::stats::Stats;
 use bytes::Bytes;
 use object_store::ObjectStoreExt;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub fn put(
     stats: &Arc<Stats>,
     cx: &Cx<'_>,
 ) -> Result<()> {
-    let object = Object { store: stores::of(url, options)?, path: url.path.clone(), stats: stats.clone() };
+    let object = Object::new(url, stores::of(url, options)?, stats);
     let bytes = Bytes::from(bytes);
     let put = async move {
         let request = || object.store.objects.put(&object.path, bytes.clone().into());
         object.request(request).await.map(drop)
     };
-    runtime::run(put, cx)?.map_err(|error| error.in_file(url.shown()))
+    runtime::run(put, cx).map_err(|error| error.in_file(url.shown()))
 }

@@ -3,9 +3,10 @@
 use super::client::with_answer;
 use super::failure::{Again, Failed, changed, of_request};
 use super::options::Policy;
-use super::stats::Stats;
 use super::stores::Store;
+use super::url::RemoteUrl;
 use crate::error::{Error, Result};
+use crate::storage::stats::Stats;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::path::Path;
@@ -18,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// A server that has never answered is given up after this time: its name is probably wrong.
 const UNREACHABLE: Duration = Duration::from_secs(10);
-/// A listing may take as long as so many requests: a server sends it in pages.
-const PAGES: u32 = 10;
+/// After so many bytes, a request that was broken off was good for something.
+const PROGRESS: u64 = 1 << 20;
 
 /// What identifies the content of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub struct Object {
     pub store: &'static Store,
     /// The name in the store.
     pub path: Path,
+    /// What the URL adds to each request.
+    query: Option<Arc<str>>,
     /// Counters of the data set.
     pub stats: Arc<Stats>,
 }
@@ -72,14 +75,15 @@ pub struct Object {
 /// The retries of one request.
 struct Tries<'a> {
     policy: &'a Policy,
-    begun: Instant,
+    /// What the tries took so far, and the waits between them. Waiting for other requests to end does not count.
+    spent: Duration,
     done: u32,
 }
 
 impl Tries<'_> {
     /// Waits before the next try. The error, if there shall be none.
     async fn next(&mut self, failed: Failed, object: &Object, wait: Option<Duration>) -> Result<()> {
-        let spent = self.begun.elapsed();
+        let spent = self.spent;
         let is_known = object.store.has_answered.load(Relaxed);
         let budget = match failed.again {
             Again::Never => return Err(failed.error),
@@ -90,13 +94,14 @@ impl Tries<'_> {
             self.policy.init_backoff.saturating_mul(1 << self.done.min(20)).min(self.policy.max_backoff);
         // A random part of it, so that many clients do not come back at the same moment.
         let wait = wait.unwrap_or_default().max(most.mul_f64(0.5 + 0.5 * fraction()));
-        if self.done >= self.policy.max_retries || spent + wait > budget {
+        if self.done >= self.policy.max_retries || spent.saturating_add(wait) > budget {
             let tried = self.done + 1;
             let times = if tried == 1 { "once".to_owned() } else { format!("{tried} times") };
             return Err(failed.error.noting(format_args!("tried {times} in {:.1} s", spent.as_secs_f64())));
         }
         self.done += 1;
         Stats::add(&object.stats.retries, 1);
+        self.spent += wait;
         tokio::time::sleep(wait).await;
         Ok(())
     }
@@ -109,18 +114,23 @@ fn fraction() -> f64 {
 }
 
 impl Object {
-    fn tries(&self) -> Tries<'_> {
-        Tries { policy: &self.store.policy, begun: Instant::now(), done: 0 }
+    /// The object of a URL, in its store.
+    pub fn new(url: &RemoteUrl, store: &'static Store, stats: &Arc<Stats>) -> Self {
+        Object { store, path: url.path.clone(), query: url.query.clone(), stats: stats.clone() }
     }
 
-    /// Sends one request. `act` makes it. Retries are up to the caller.
+    fn tries(&self) -> Tries<'_> {
+        Tries { policy: &self.store.policy, spent: Duration::ZERO, done: 0 }
+    }
+
+    /// Sends one request. Retries are up to the caller.
     async fn try_once<T>(
         &self,
         request: impl Future<Output = object_store::Result<T>>,
         timeout: Duration,
     ) -> std::result::Result<T, (Failed, Option<Duration>)> {
         Stats::add(&self.stats.requests, 1);
-        let (result, answer) = with_answer(tokio::time::timeout(timeout, request)).await;
+        let (result, answer) = with_answer(self.query.clone(), tokio::time::timeout(timeout, request)).await;
         if answer.status.is_some() {
             self.store.has_answered.store(true, Relaxed);
         }
@@ -131,7 +141,7 @@ impl Object {
                 Ok(value)
             }
             Ok(Err(error)) => {
-                let failed = of_request(&error, &answer);
+                let failed = of_request(&error, &answer, self.store.kind);
                 if failed.again == Again::Overloaded {
                     self.store.gate.overloaded();
                 }
@@ -140,18 +150,18 @@ impl Object {
         }
     }
 
-    /// Sends a request until it succeeds, or until its time is over. It may consist of several, such as the pages of a
-    /// listing.
+    /// Sends a request until it succeeds, or until its time is over.
     pub async fn request<T, F>(&self, request: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = object_store::Result<T>>,
     {
         let mut tries = self.tries();
         loop {
-            let tried = {
-                let _permit = self.store.gate.enter().await;
-                self.try_once(request(), PAGES * self.store.policy.read_timeout).await
-            };
+            let permit = self.store.gate.enter().await;
+            let begun = Instant::now();
+            let tried = self.try_once(request(), self.store.policy.read_timeout).await;
+            drop(permit);
+            tries.spent += begun.elapsed();
             match tried {
                 Ok(value) => return Ok(value),
                 Err((failed, wait)) => tries.next(failed, self, wait).await?,
@@ -175,20 +185,20 @@ impl Object {
                 if_match: identity.condition(),
                 ..GetOptions::default()
             };
-            let before = at;
-            let got = {
-                let _permit = self.store.gate.enter().await;
-                match self.try_once(self.store.objects.get_opts(&self.path, options), timeout).await {
-                    Ok(got) if !identity.is_of(&Identity::of(&got.meta)) => return Err(changed()),
-                    Ok(got) => {
-                        self.body(got, &mut at, range.end, &mut take).await.map_err(|failed| (failed, None))
-                    }
-                    Err(failed) => Err(failed),
+            let (before, permit) = (at, self.store.gate.enter().await);
+            let begun = Instant::now();
+            let got = match self.try_once(self.store.objects.get_opts(&self.path, options), timeout).await {
+                Ok(got) if !identity.is_of(&Identity::of(&got.meta)) => return Err(changed()),
+                Ok(got) => {
+                    self.body(got, &mut at, range.end, &mut take).await.map_err(|failed| (failed, None))
                 }
+                Err(failed) => Err(failed),
             };
+            drop(permit);
+            tries.spent += begun.elapsed();
             if let Err((failed, wait)) = got {
-                if at > before {
-                    // The request was good for something, so the next one has all its tries and all its time.
+                if at - before >= PROGRESS {
+                    // The next request has all its tries and all its time.
                     tries = self.tries();
                 }
                 tries.next(failed, self, wait).await?;
@@ -212,7 +222,7 @@ impl Object {
                 Ok(None) if *at == end => return Ok(()),
                 Ok(None) => return Err(Failed::for_now(ErrorKind::UnexpectedEof, "the answer is too short")),
                 Ok(Some(Err(error))) => {
-                    let failed = of_request(&error, &Default::default());
+                    let failed = of_request(&error, &Default::default(), self.store.kind);
                     // Whatever went wrong, the rest can be asked for again.
                     return Err(Failed { again: Again::Later, ..failed });
                 }
@@ -232,6 +242,7 @@ impl Object {
         let (mut tries, timeout) = (self.tries(), self.store.policy.read_timeout);
         loop {
             let permit = self.store.gate.enter().await;
+            let begun = Instant::now();
             let options = GetOptions { range: Some(part.clone()), ..GetOptions::default() };
             let failed = match self.try_once(self.store.objects.get_opts(&self.path, options), timeout).await
             {
@@ -254,20 +265,16 @@ impl Object {
                 Err(failed) => failed,
             };
             drop(permit);
+            tries.spent += begun.elapsed();
             tries.next(failed.0, self, failed.1).await?;
         }
     }
 
-    /// The identity of an object.
-    async fn head(&self) -> Result<Identity> {
+    /// The identity of the object.
+    pub async fn head(&self) -> Result<Identity> {
         let options = || GetOptions { head: true, ..GetOptions::default() };
         let got = self.request(|| self.store.objects.get_opts(&self.path, options())).await?;
         Ok(Identity::of(&got.meta))
-    }
-
-    /// Returns an error if the object is not the one that was opened.
-    pub async fn unchanged(&self, identity: &Identity) -> Result<()> {
-        if self.head().await?.is_of(identity) { Ok(()) } else { Err(changed()) }
     }
 }
 

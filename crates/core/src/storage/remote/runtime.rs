@@ -6,15 +6,17 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::process;
 use arc_swap::ArcSwapOption;
+use futures_util::FutureExt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::AbortHandle;
 
 /// How often a waiting call asks whether it shall stop.
-const CHECK: Duration = Duration::from_millis(20);
+pub const CHECK: Duration = Duration::from_millis(20);
 /// The most threads. One is enough for some gigabits a second; encryption needs more.
 const MOST_THREADS: usize = 4;
 
@@ -50,41 +52,74 @@ pub fn runtime() -> Result<&'static Runtime> {
 
 /// Tasks of one call. They end with it.
 #[derive(Default)]
-pub struct Tasks(Vec<AbortHandle>);
+pub struct Tasks {
+    running: Vec<AbortHandle>,
+    /// With so many in the list, those that have ended are removed.
+    most: usize,
+}
 
 impl Tasks {
     /// Starts a task.
     pub fn start(&mut self, task: impl Future<Output = ()> + Send + 'static) -> Result<()> {
-        self.0.retain(|task| !task.is_finished());
-        self.0.push(runtime()?.spawn(task).abort_handle());
+        if self.running.len() >= self.most {
+            self.running.retain(|task| !task.is_finished());
+            self.most = 2 * self.running.len() + 64;
+        }
+        self.running.push(runtime()?.spawn(task).abort_handle());
         Ok(())
     }
 }
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.0.iter().for_each(AbortHandle::abort);
+        self.running.iter().for_each(AbortHandle::abort);
     }
 }
 
-/// Waits for a message. Asks meanwhile whether the call shall stop.
-pub fn wait<T>(messages: &Receiver<T>, cx: &Cx<'_>) -> Result<T> {
-    loop {
-        match messages.recv_timeout(CHECK) {
-            Ok(message) => return Ok(message),
-            Err(RecvTimeoutError::Timeout) => cx.check()?,
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::cancellation()),
+/// The result of a future. An error if it panics: whoever waits for it must not wait forever.
+pub async fn or_panicked<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    let panicked =
+        |_| Err(Error::io("cannot read", std::io::Error::other("a fault in anyrecord: please report it")));
+    AssertUnwindSafe(future).catch_unwind().await.unwrap_or_else(panicked)
+}
+
+/// Messages of tasks, for the thread that waits for them.
+pub struct Messages<T> {
+    receiver: Receiver<T>,
+    /// When the caller was last asked whether the call shall stop.
+    asked: Instant,
+}
+
+/// A channel for messages of tasks.
+pub fn messages<T>() -> (Sender<T>, Messages<T>) {
+    let (sender, receiver) = channel();
+    (sender, Messages { receiver, asked: Instant::now() })
+}
+
+impl<T> Messages<T> {
+    /// Waits for a message. Asks now and then whether the call shall stop, also if there is always a message.
+    pub fn wait(&mut self, cx: &Cx<'_>) -> Result<T> {
+        loop {
+            if self.asked.elapsed() >= CHECK {
+                cx.check()?;
+                self.asked = Instant::now();
+            }
+            match self.receiver.recv_timeout(CHECK) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Error::cancellation()),
+            }
         }
     }
 }
 
 /// Runs futures together, and returns their results in the same order. At most `most` run at once.
-pub fn run_all<T, F>(futures: impl IntoIterator<Item = F>, most: usize, cx: &Cx<'_>) -> Result<Vec<T>>
+pub fn run_all<T, F>(futures: impl IntoIterator<Item = F>, most: usize, cx: &Cx<'_>) -> Result<Vec<Result<T>>>
 where
     T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
 {
-    let (sender, messages): (Sender<(usize, T)>, _) = channel();
+    let (sender, mut messages) = messages::<(usize, Result<T>)>();
     let (mut tasks, mut waiting) = (Tasks::default(), futures.into_iter().enumerate());
     let (mut results, mut running) = (Vec::new(), 0);
     loop {
@@ -94,13 +129,13 @@ where
             let sender = sender.clone();
             tasks.start(async move {
                 // The receiver is gone if the call has ended.
-                let _ = sender.send((number, future.await));
+                let _ = sender.send((number, or_panicked(future).await));
             })?;
         }
         if running == 0 {
             return results.into_iter().collect::<Option<_>>().ok_or_else(Error::cancellation);
         }
-        let (number, result) = wait(&messages, cx)?;
+        let (number, result) = messages.wait(cx)?;
         results[number] = Some(result);
         running -= 1;
     }
@@ -110,7 +145,41 @@ where
 pub fn run<T, F>(future: F, cx: &Cx<'_>) -> Result<T>
 where
     T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
 {
-    run_all([future], 1, cx)?.pop().ok_or_else(Error::cancellation)
+    run_all([future], 1, cx)?.pop().unwrap_or_else(|| Err(Error::cancellation()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cx::for_tests;
+    use crate::limits::Limits;
+
+    #[test]
+    fn a_future_that_panics_is_an_error_and_the_others_go_on() {
+        let work = |number: u64| async move {
+            tokio::task::yield_now().await;
+            assert_ne!(number, 3, "on purpose");
+            Ok(number)
+        };
+        let results = run_all((0..9).map(work), 4, &for_tests(Limits::default())).unwrap();
+        for (number, result) in results.into_iter().enumerate() {
+            assert_eq!(result.ok(), Some(number as u64).filter(|&number| number != 3));
+        }
+    }
+
+    #[test]
+    fn a_stop_is_heard_while_there_is_always_a_message() {
+        let (sender, mut messages) = messages();
+        let cx = for_tests(Limits::default());
+        let stop = || Err(Error::closed("enough"));
+        let cx = Cx { stop: &stop, ..cx };
+        loop {
+            sender.send(()).unwrap();
+            if let Err(error) = messages.wait(&cx) {
+                return assert_eq!(error.what(), "enough");
+            }
+        }
+    }
 }

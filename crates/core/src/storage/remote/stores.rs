@@ -11,16 +11,23 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::memory::InMemory;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
 /// A store, and what its requests share.
 pub struct Store {
+    /// What kind of store it is.
+    pub kind: Kind,
     /// The store.
     pub objects: Arc<dyn ObjectStore>,
+    /// The same store, if it lists page by page.
+    pub pages: Option<Arc<dyn PaginatedListStore>>,
     /// Bounds the requests in flight.
     pub gate: Gate,
     /// How requests are made.
@@ -29,7 +36,23 @@ pub struct Store {
     pub has_answered: AtomicBool,
 }
 
-type Known = HashMap<(String, StorageOptions), &'static Store>;
+/// What makes a store: where it is, its options, and the environment.
+type Key = (String, StorageOptions, u64);
+type Known = HashMap<Key, &'static Store>;
+
+/// What the names of variables begin with that stores and their HTTP clients read.
+const VARIABLES: [&str; 10] = [
+    "AWS_",
+    "GOOGLE_",
+    "AZURE_",
+    "MSI_",
+    "IDENTITY_",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_",
+];
 
 static STORES: LazyLock<PerProcess<Known>> = LazyLock::new(PerProcess::default);
 
@@ -42,47 +65,64 @@ pub fn prepare() {
 
 /// The store of a URL in this process.
 pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<&'static Store> {
-    let key = (url.base.clone(), options.clone());
+    let key = (url.base.clone(), options.clone(), environment());
     if let Some(store) = STORES.with(|stores| stores.get(&key).copied()) {
         return Ok(store);
     }
-    let objects = build(url, options).map_err(|error| error.in_file(url.shown()))?;
+    let (objects, pages) = build(url, options).map_err(|error| error.in_file(url.shown()))?;
     let policy = options.policy.clone();
-    let gate = Gate::new(policy.max_requests);
-    let store = Store { objects, gate, policy, has_answered: AtomicBool::new(false) };
+    let gate = Gate::new(policy.most_requests(url.kind));
+    let store = Store { kind: url.kind, objects, pages, gate, policy, has_answered: AtomicBool::new(false) };
     let store: &'static Store = Box::leak(Box::new(store));
     // If another thread was faster, its store is used.
     Ok(STORES.with(|stores| *stores.entry(key).or_insert(store)))
 }
 
-fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
+/// A number that is another one if credentials in the environment are.
+fn environment() -> u64 {
+    let is_read = |name: &OsStr| {
+        let name = name.to_string_lossy().to_ascii_uppercase();
+        VARIABLES.iter().any(|begin| name.starts_with(begin))
+    };
+    let mut read: Vec<_> = std::env::vars_os().filter(|(name, _)| is_read(name)).collect();
+    read.sort();
+    let mut hasher = DefaultHasher::new();
+    read.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A store, and how its listings are asked for page by page if it can do that.
+type Built = (Arc<dyn ObjectStore>, Option<Arc<dyn PaginatedListStore>>);
+
+fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Built> {
     // We send requests again ourselves: we count them, and send fewer if the server is overloaded.
     let retry = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-    let follow_redirects = options.policy.follow_redirects;
-    let is_plain = url.base.starts_with("http://");
-    let connector = Connector { follow_redirects, is_plain };
+    let address = (url.kind == Kind::Http).then(|| url.base.clone());
+    let connector = Connector { policy: options.policy.clone(), address };
     let base = format!("{}/", url.base.trim_end_matches('/'));
     let built = match url.kind {
         Kind::Memory => {
             no_options(options)?;
-            return Ok(Arc::new(InMemory::new()));
+            // The same objects for everyone, however requests are made.
+            let default = StorageOptions::default();
+            return match *options == default {
+                true => Ok((Arc::new(InMemory::new()), None)),
+                false => of(url, &default).map(|store| (store.objects.clone(), None)),
+            };
         }
         Kind::S3 => {
             let builder = AmazonS3Builder::from_env().with_url(base).with_retry(retry);
             let builder = configure(builder, options, "aws_", |builder, key: AmazonS3ConfigKey, value| {
                 builder.with_config(key, value)
             })?;
-            builder
-                .with_http_connector(connector)
-                .build()
-                .map(|store| Arc::new(store) as Arc<dyn ObjectStore>)
+            builder.with_http_connector(connector).build().map(|store| both(Arc::new(store)))
         }
         Kind::Gcs => {
             let builder = GoogleCloudStorageBuilder::from_env().with_url(base).with_retry(retry);
             let builder = configure(builder, options, "google_", |builder, key: GoogleConfigKey, value| {
                 builder.with_config(key, value)
             })?;
-            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+            builder.with_http_connector(connector).build().map(|store| both(Arc::new(store)))
         }
         Kind::Azure => {
             let builder = MicrosoftAzureBuilder::from_env().with_url(base).with_retry(retry);
@@ -90,17 +130,21 @@ fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Arc<dyn ObjectStor
                 configure(builder, options, "azure_storage_", |builder, key: AzureConfigKey, value| {
                     builder.with_config(key, value)
                 })?;
-            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+            builder.with_http_connector(connector).build().map(|store| both(Arc::new(store)))
         }
         Kind::Http => {
-            let builder = HttpBuilder::new().with_url(url.base.clone()).with_retry(retry);
+            let builder = HttpBuilder::new().with_url(url.base_without_login()).with_retry(retry);
             let builder = configure(builder, options, "", |builder, key: ClientConfigKey, value| {
                 builder.with_config(key, value)
             })?;
-            builder.with_http_connector(connector).build().map(|store| Arc::new(store) as _)
+            builder.with_http_connector(connector).build().map(|store| (Arc::new(store) as _, None))
         }
     };
     built.map_err(|error| super::failure::of_store(&error))
+}
+
+fn both<S: ObjectStore + PaginatedListStore>(store: Arc<S>) -> Built {
+    (store.clone(), Some(store))
 }
 
 fn no_options(options: &StorageOptions) -> Result<()> {

@@ -2,14 +2,14 @@
 //! together, within a limit on bytes.
 
 use super::file::RemoteFile;
-use super::runtime::{Tasks, wait};
+use super::runtime::{Messages, Tasks, messages, or_panicked};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::storage::ReadOp;
 use crate::storage::fetch::Failed;
 use bytes::Bytes;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 /// Ranges of one object, with a number that names them in an error.
@@ -21,7 +21,7 @@ pub struct Planned {
     /// What to ask for.
     pub range: Range<u64>,
     /// The first of the ranges, sorted by their beginning, that it serves.
-    first: usize,
+    pub first: usize,
 }
 
 /// Gaps up to this size cost less than a request, whatever else it serves.
@@ -84,7 +84,7 @@ pub struct Transfer<'t, 'j, 's, 'o> {
     sent: Vec<Sent>,
     tasks: Tasks,
     sender: Sender<Event>,
-    events: Receiver<Event>,
+    events: Messages<Event>,
     /// The next request to send.
     next: usize,
     /// Requests in flight, and their bytes.
@@ -112,7 +112,7 @@ impl<'t, 'j, 's, 'o> Transfer<'t, 'j, 's, 'o> {
             let planned = plan(&ranges, policy.merge_gap, policy.part_size);
             sent.extend(planned.into_iter().map(|Planned { range, first }| Sent { job, range, first }));
         }
-        let (sender, events) = channel();
+        let (sender, events) = messages();
         let tasks = Tasks::default();
         let mut transfer = Transfer { jobs, sent, tasks, sender, events, next: 0, in_flight: (0, 0) };
         transfer.send()?;
@@ -142,7 +142,7 @@ impl<'t, 'j, 's, 'o> Transfer<'t, 'j, 's, 'o> {
         let (first, file) = (*first, *file);
         let begun = Instant::now();
         while self.in_flight.0 > 0 {
-            match wait(&self.events, cx).map_err(|error| (first, error))? {
+            match self.events.wait(cx).map_err(|error| (first, error))? {
                 Event::Bytes(number, at, piece) => {
                     let request = &mut self.sent[number];
                     scatter(&mut self.jobs[request.job].2[request.first..], &mut request.first, at, &piece);
@@ -178,7 +178,7 @@ fn start(
             at += piece.len() as u64;
             sender.send(Event::Bytes(number, begin, piece)).map_err(|_| Error::cancellation())
         };
-        let result = object.read(range, &identity, take).await;
+        let result = or_panicked(object.read(range, &identity, take)).await;
         // The receiver is gone if the call has ended.
         let _ = sender.send(Event::Done(number, result));
     })

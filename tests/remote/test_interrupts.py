@@ -1,0 +1,98 @@
+"""Ctrl-C ends a call that waits for a server, whatever the time budget is."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyrecord
+import pytest
+
+from .servers import Played, faults
+
+RECORDS = [bytes([i]) * 20_000 for i in range(60)]
+PATIENT = {"read_timeout": "24h", "retry_timeout": "24h"}
+"""A call that does not hear Ctrl-C never returns."""
+
+
+def file_of() -> bytes:
+    out = io.BytesIO()
+    with anyrecord.create(out, format="ffrecord") as writer:
+        writer.write_many(RECORDS)
+    return out.getvalue()
+
+
+OPENING: dict[str, Callable[[str, Any], object]] = {
+    "open": lambda url, storage: anyrecord.open(url, storage=storage),
+    "open many": lambda url, storage: anyrecord.open([url] * 40, storage=storage),
+    "a pattern": lambda url, storage: anyrecord.open(url.replace("a.ffr", "*.ffr"), storage=storage),
+    "shards": lambda url, storage: anyrecord.open(f"{url}@2", storage=storage),
+    "info": lambda url, storage: anyrecord.info(url, storage=storage),
+    "verify": lambda url, storage: anyrecord.verify(url, storage=storage),
+    "convert": lambda url, storage: anyrecord.convert(url, "out.tfrecord", storage=storage),
+    "salvage": lambda url, storage: anyrecord.salvage(url, storage=storage),
+    "Folder": lambda url, storage: anyrecord.Folder(url, storage=storage),
+}
+READING: dict[str, Callable[[anyrecord.Records], object]] = {
+    "one record": lambda records: records[50],
+    "a batch": lambda records: records[[59, 10, 30]],
+    "iteration": lambda records: list(records),
+    "batches": lambda records: list(records.batches(7)),
+    "shuffle": lambda records: list(records.shuffle(seed=1)),
+}
+
+
+def interrupted(server: Played, act: Callable[[], object]) -> None:
+    """Runs a call, and sends Ctrl-C when its request has come to a server that never answers."""
+    done = threading.Event()
+
+    def interrupt() -> None:
+        while not server.requests and not done.wait(0.001):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            act()
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", OPENING)
+def test_opening_hears_ctrl_c(name: str) -> None:
+    with Played({"a.ffr": file_of()}) as server:
+        server.play(faults.stall())
+        interrupted(server, lambda: OPENING[name](server.url("a.ffr"), {**server.storage, **PATIENT}))
+    assert not Path("out.tfrecord").exists()
+
+
+@pytest.mark.parametrize("name", READING)
+def test_reading_hears_ctrl_c_and_goes_on_after_it(name: str) -> None:
+    with Played({"a.ffr": file_of()}) as server:
+        records = anyrecord.open(server.url("a.ffr"), storage={**server.storage, **PATIENT})
+        server.clear()
+        server.play(faults.stall())
+        interrupted(server, lambda: READING[name](records))
+        server.clear()
+        assert records[50] == RECORDS[50]
+
+
+def test_reading_hears_ctrl_c_while_bytes_come() -> None:
+    record = bytes(4_000_000)
+    out = io.BytesIO()
+    with anyrecord.create(out, format="ffrecord") as writer:
+        writer.write_many([bytes(200_000), record])
+    # If Ctrl-C were not heard, the record would take more than an hour.
+    with Played({"a.ffr": out.getvalue()}, bytes_per_second=1e9) as server:
+        records = anyrecord.open(server.url("a.ffr"), storage={**server.storage, **PATIENT})
+        server.clear()
+        server.play(faults.slow(1000))
+        interrupted(server, lambda: records[1])
