@@ -96,6 +96,7 @@ def main(run: Run) -> dict[str, Any] | None:
     )
     print("a shuffled epoch, timed from opening the data set to its last record; every record is checked to arrive")
     print("of the link: bytes of records a second; bytes: what came over the link, in multiples of the records")
+    print("anyrecord: a full shuffle of large records; of small ones blocks are shuffled, as others shuffle shards")
     print("CPU: of the client and its workers; near: neighbours within 1 % of the data set (1 % in a full shuffle)")
     print(f"other libraries have an empty local cache, and the best of {WORKERS} worker processes counts\n")
     found = {}
@@ -121,9 +122,16 @@ def measure(run: Run, store: FarStore, name: str, sample_bytes: int, total: int)
                 keep_best(loader.best, read(run, store, loader, job, workers))
     for loader in all_loaders:
         store.remove(loader.prefix)
-    report(name, job, alone, [loader for loader in all_loaders if loader.best], busy)
-    rows = {loader.name: {"version": loader.version, **loader.best} for loader in all_loaders if loader.best}
-    return {"records": job.count, "record_bytes": sample_bytes, "load_before": busy, "link": alone, "rows": rows}
+    measured = [loader for loader in all_loaders if loader.best]
+    found: dict[str, Any] = {
+        "records": job.count,
+        "record_bytes": sample_bytes,
+        "load": [busy, os.getloadavg()[0]],
+        "link": alone,
+        "rows": {loader.name: {"version": loader.version, **loader.best} for loader in measured},
+    }
+    report(name, job, found, measured)
+    return found
 
 
 def keep_best(best: dict[str, float], row: dict[str, float] | None) -> None:
@@ -206,23 +214,15 @@ def ask(loader: Loader, task: str, job: Job) -> dict[str, Any]:
     return answer
 
 
-def report(name: str, job: Job, alone: dict[str, float], measured: list[Loader], busy: float) -> None:
+def report(name: str, job: Job, found: dict[str, Any], measured: list[Loader]) -> None:
     total = job.count * job.sample_bytes
-    least = min(loader.best["rate"] for loader in measured if loader.is_ours)
-    rows = [(LINK, cells(job, alone, None))]
-    for loader in measured:
-        ratio = None if loader.is_ours else least / loader.best["rate"]
-        workers = f", {int(loader.best['workers'])} workers" if len(loader.workers) > 1 else ""
-        rows.append((f"{loader.name}{workers}", cells(job, loader.best, ratio)))
+    least = slowest_of_ours(found["rows"])
     shuffle = blocks(job.sample_bytes)
-    how = (
-        f"in blocks of {shuffle['block']} records, {shuffle['window']} blocks at a time"
-        if shuffle
-        else "a full shuffle"
-    )
+    how = f"block shuffle, windows of {shuffle['window']} x {shuffle['block']} records" if shuffle else "full shuffle"
     title = f"{job.count:,} records of {name}, {total / 1e6:,.0f} MB in shards of {job.shard_bytes / 1e6:.0f} MB"
-    show(f"{title}; anyrecord shuffles {how}", COLUMNS, rows)
-    print(f"  {', '.join(dict.fromkeys(loader.version for loader in measured))}; load before: {busy:.1f}")
+    show(f"{title}; anyrecord: {how}", COLUMNS, table(found))
+    versions = ", ".join(dict.fromkeys(loader.version for loader in measured))
+    print(f"  {versions}; load of the machine before and after: {found['load'][0]:.1f}, {found['load'][1]:.1f}")
     for loader in measured:
         if loader.is_ours:
             share, received = loader.best["share"], loader.best["bytes"]
@@ -238,8 +238,25 @@ def goal(is_reached: bool, what: str) -> str:
     return f"goal {what}: {'reached' if is_reached else 'missed,'}"
 
 
-def cells(job: Job, row: dict[str, float], ratio: float | None) -> list[str]:
-    gigabytes = job.count * job.sample_bytes / 1e9
+def table(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The rows of the table: the link itself, then the libraries."""
+    gigabytes = found["records"] * found["record_bytes"] / 1e9
+    least = slowest_of_ours(found["rows"])
+    rows = [(LINK, cells(found["link"], gigabytes, None))]
+    for name, row in found["rows"].items():
+        is_ours = name.startswith("anyrecord")
+        title = name if is_ours else f"{name}, {row['workers']} workers"
+        rows.append((title, cells(row, gigabytes, None if is_ours else least / row["rate"])))
+    return rows
+
+
+def slowest_of_ours(rows: dict[str, dict[str, Any]]) -> float:
+    """The records a second of the slowest of our formats. The other libraries are compared with it."""
+    rate: float = min(row["rate"] for name, row in rows.items() if name.startswith("anyrecord"))
+    return rate
+
+
+def cells(row: dict[str, Any], gigabytes: float, ratio: float | None) -> list[str]:
     return [
         f"{row['rate']:,.0f}",
         number(row["MB/s"]),

@@ -11,8 +11,8 @@ from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
 
 FULL_FROM = 32_000
 """Samples of at least so many bytes are read in a full shuffle, smaller ones in a block shuffle."""
-BLOCK_BYTES = 1 << 20
-WINDOW_BYTES = 32 << 20
+BLOCK_BYTES = 256_000
+WINDOW_BYTES = 16 * BLOCK_BYTES
 
 OPTIONS: dict[str, dict[str, Any]] = {
     ".ffr": {},
