@@ -9,7 +9,7 @@ STAMPS := $(VENV)/.stamps
 S3S    := 0.14.1
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo test check bench fuzz coverage loom valgrind crash-test clean lint rust-tests python-tests \
+.PHONY: help demo test check bench bench-remote fuzz coverage loom valgrind crash-test clean lint rust-tests python-tests \
         instructions instructions-baseline
 
 help:  ## this list
@@ -25,6 +25,9 @@ check: lint rust-tests  ## the inner loop: no frameworks
 
 bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in a quarter of an hour; BENCH=--quick: in minutes
 	$(BIN)/python -m benches $(BENCH)
+
+bench-remote: $(STAMPS)/build $(STAMPS)/s3s-$(S3S) $(STAMPS)/remote-peers  ## an epoch from an object store, beside other libraries; large downloads
+	$(BIN)/python -m benches remote $(BENCH)
 
 fuzz: $(STAMPS)/build $(STAMPS)/fuzz  ## attack every parser with AddressSanitizer for FUZZ_SECONDS (900) altogether
 	@command -v rustup >/dev/null || { echo "rustup is missing: install Rust from https://rustup.rs"; exit 1; }
@@ -95,12 +98,18 @@ $(STAMPS)/bench: $(STAMPS)/build requirements/bench.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
 	@touch $@
 
+# Libraries that read from object stores. They need an environment of their own, which the benchmark looks for there.
+$(STAMPS)/remote-peers: $(STAMPS)/venv requirements/remote-bench.txt
+	$(PYTHON) -m venv $(VENV)/remote-peers
+	$(VENV)/remote-peers/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/remote-bench.txt
+	@touch $@
+
 # The object stores that tests start on 127.0.0.1, and another client for them.
 $(STAMPS)/remote: $(STAMPS)/venv requirements/remote.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/remote.txt
 	@touch $@
 
-# A compiled S3 server. It takes minutes to build; only `make test` needs it.
+# A compiled S3 server. It takes minutes to build; only `make test` and `make bench-remote` need it.
 $(STAMPS)/s3s-$(S3S): $(STAMPS)/venv
 	cargo install s3s-fs --version $(S3S) --locked --features binary --root $(VENV) --quiet
 	@touch $@

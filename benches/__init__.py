@@ -9,6 +9,7 @@
 | `curve`, `instructions` | files of a thousand to ten million records: timed, and by counting instructions |
 | `baseline` | the committed counts of instructions, which `make instructions` compares with |
 | `codecs`, `opening`, `larger`, `cold`, `shards`, `cores`, `in_place`, `order`, `conversion` | one question each |
+| `remote`, `far_store`, `loaders` | a shuffled epoch from an object store; its slow link; the libraries |
 | `store`, `ours`, `peers` | the base class of a store; anyrecord; the other libraries |
 | `elsewhere` | figures of libraries that cannot be installed here |
 | `ratios`, `goals` | how many times faster anyrecord is, and how many times faster it should be |

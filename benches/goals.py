@@ -50,6 +50,11 @@ GOALS: dict[tuple[str, str], dict[str, Least]] = {
     ("anyrecord array g1 none unchecked", FASTEST): {"single": (1, 1, 1), "batch": (1, 1, 1), "in order": (1, 1, 1)},
 }
 
+LINK_SHARE = 0.8
+"""How much of a slow link an epoch from an object store should use, at least."""
+LINK_BYTES = 1.1
+"""How many times the bytes of the records may come over the link for it, at most."""
+
 
 def goal(ours: str, against: str, way: str, workload: str) -> float | None:
     """The least ratio that is the goal. None if there is no goal."""

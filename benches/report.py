@@ -8,6 +8,8 @@ from typing import Any
 
 from benches.goals import times
 from benches.ratios import FASTEST, ratios
+from benches.remote import COLUMNS
+from benches.remote import table as table_of_loaders
 from benches.results import Results
 from benches.store import READS, WRITES
 from benches.tables import markdown, number
@@ -100,6 +102,8 @@ def paragraphs(results: Results, pictures: dict[str, Path]) -> Iterator[str]:
             yield table(rows)
     if results.found("opening"):
         yield from tables_of_opening(results)
+    if results.found("remote"):
+        yield from tables_of_remote(results)
 
 
 def tables_of_stores(results: Results) -> Iterator[str]:
@@ -134,3 +138,11 @@ def tables_of_opening(results: Results) -> Iterator[str]:
     for count, stores in found["shards"].items():
         rows = [(name, [number(row["seconds"]), number(row["every"])]) for name, row in stores.items()]
         yield markdown([f"{int(count):,} shards, seconds", "with one read of each"], rows)
+
+
+def tables_of_remote(results: Results) -> Iterator[str]:
+    yield "### A shuffled epoch from an object store"
+    for size, found in results.found("remote").items():
+        versions = ", ".join(dict.fromkeys(row["version"] for row in found["rows"].values()))
+        yield f"{found['records']:,} records of {size}; {versions}."
+        yield markdown(COLUMNS, table_of_loaders(found))

@@ -1,0 +1,62 @@
+"""anyrecord: fetches records from the store as they are needed, without a local copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
+
+FULL_FROM = 32_000
+"""Samples of at least so many bytes are read in a full shuffle, smaller ones in a block shuffle."""
+BLOCK_BYTES = 256_000
+WINDOW_BYTES = 16 * BLOCK_BYTES
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    ".ffr": {},
+    ".array_record": {"codec": "none", "group_size": 1},
+}
+
+
+def version() -> str:
+    return f"anyrecord {metadata.version('anyrecord')}"
+
+
+def write(job: Job) -> None:
+    import anyrecord
+
+    suffix = Path(job.prefix).suffix
+    path = Path(job.folder) / f"train{suffix}"
+    with anyrecord.create(path, shards=job.shards, durable=False, **OPTIONS[suffix]) as out:
+        out.write_many(job.samples())
+
+
+def reader(job: Job) -> Callable[[], Iterator[list[bytes]]]:
+    import anyrecord
+
+    url = f"s3://{BUCKET}/{job.prefix}/train{Path(job.prefix).suffix}@{job.shards}"
+
+    def read() -> Iterator[list[bytes]]:
+        with anyrecord.open(url, storage=storage(job.endpoint)) as records:
+            yield from records.shuffle(seed=1, **blocks(job.sample_bytes)).batches(job.batch)
+
+    return read
+
+
+def blocks(sample_bytes: int) -> dict[str, int]:
+    """The options of the shuffle."""
+    if sample_bytes >= FULL_FROM:
+        return {}
+    return {"block": BLOCK_BYTES // sample_bytes, "window": WINDOW_BYTES // BLOCK_BYTES}
+
+
+def storage(endpoint: str) -> dict[str, str]:
+    return {
+        "endpoint": endpoint,
+        "region": REGION,
+        "access_key_id": ACCESS_KEY,
+        "secret_access_key": SECRET_KEY,
+        "allow_http": "true",
+    }

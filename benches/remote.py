@@ -1,0 +1,269 @@
+"""A shuffled epoch from an object store: anyrecord beside libraries that download shards, over a link that is slow.
+
+The store is a real S3 server on this machine. All clients talk to a proxy that delays every round trip and limits the
+bytes a second, and that counts bytes and requests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benches.far_store import BYTES_PER_SECOND, ROUND_TRIP_MILLISECONDS, FarStore, far_store, server_program
+from benches.goals import LINK_BYTES, LINK_SHARE, times, verdict
+from benches.loaders import link
+from benches.loaders.job import Job, environment
+from benches.loaders.ours import blocks
+from benches.results import Run
+from benches.tables import number, show
+
+SIZES = {"100 KB": (100_000, 1_000_000_000), "4 KB": (4_000, 500_000_000)}
+"""The bytes of a sample, and about how many bytes there are altogether."""
+SHARD_BYTES = 64_000_000
+WORKERS = (0, 2, 4)
+"""Worker processes of the other libraries. The first round tries all, the others only the fastest."""
+SECONDS = 300
+"""A library that takes longer than this is left out."""
+INSTALL = "make bench-remote installs what is missing"
+ROOT = Path(__file__).parents[1]
+LINK = f"the link itself, {link.CONNECTIONS} connections"
+COLUMNS = ("records/s", "MB/s", "of the link", "bytes", "requests/GB", "CPU s/GB", "near", "anyrecord is")
+
+
+@dataclass
+class Loader:
+    """A library, a format, and the figures of its best round."""
+
+    name: str
+    module: str
+    prefix: str
+    package: str
+    workers: tuple[int, ...] = (0,)
+    python: str = sys.executable
+    best: dict[str, float] = field(default_factory=dict)
+    version: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.module == "ours"
+
+
+def loaders() -> list[Loader]:
+    ours = [
+        Loader("anyrecord ffrecord", "ours", "anyrecord.ffr", "anyrecord"),
+        Loader("anyrecord array_record", "ours", "anyrecord.array_record", "anyrecord"),
+    ]
+    others = [
+        Loader("MosaicML Streaming", "mds", "mds", "streaming", WORKERS),
+        Loader("LitData", "lit", "litdata", "litdata", WORKERS),
+        Loader("WebDataset", "wds", "webdataset", "webdataset", WORKERS),
+    ]
+    return ours + [found for loader in others if (found := placed(loader))]
+
+
+def placed(loader: Loader) -> Loader | None:
+    """The loader with a Python that has its package: what REMOTE_PEERS names, or `make bench-remote` made, or this."""
+    pythons = [
+        os.environ.get("REMOTE_PEERS"),
+        str(Path(sys.prefix) / "remote-peers" / "bin" / "python"),
+        sys.executable,
+    ]
+    question = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({loader.package!r}) is None)"
+    for python in filter(None, pythons):
+        if shutil.which(python) and subprocess.run([python, "-c", question], check=False).returncode == 0:
+            loader.python = python
+            return loader
+    print(f"# {loader.name} is not installed: {INSTALL}")
+    return None
+
+
+def main(run: Run) -> dict[str, Any] | None:
+    """Prints a table for each size and the goals. Returns the figures by size and library."""
+    server = server_program()
+    if server is None or shutil.which("cargo") is None or shutil.which("curl") is None:
+        print(f"s3s-fs, cargo or curl is missing: {INSTALL}\n")
+        return None
+    print(
+        f"an S3 server behind a link with a round trip of {ROUND_TRIP_MILLISECONDS} ms and "
+        f"{BYTES_PER_SECOND / 1e6:.0f} MB/s; each library in a process of its own"
+    )
+    print("a shuffled epoch, timed from opening the data set to its last record; every record is checked to arrive")
+    print("of the link: bytes of records a second; bytes: what came over the link, in multiples of the records")
+    print("anyrecord: a full shuffle of large records; of small ones blocks are shuffled, as others shuffle shards")
+    print("CPU: of the client and its workers; near: neighbours within 1 % of the data set (1 % in a full shuffle)")
+    print(f"other libraries have an empty local cache, and the best of {WORKERS} worker processes counts\n")
+    found = {}
+    with far_store(run.folder / "store", server) as store:
+        for name, (sample_bytes, total) in SIZES.items():
+            if run.only in name:
+                found[name] = measure(run, store, name, sample_bytes, total // (10 if run.quick else 1))
+    return found
+
+
+def measure(run: Run, store: FarStore, name: str, sample_bytes: int, total: int) -> dict[str, Any]:
+    shard_bytes = SHARD_BYTES // (8 if run.quick else 1)
+    job = Job("", total // sample_bytes, sample_bytes, shard_bytes, store.endpoint, "")
+    busy = os.getloadavg()[0]
+    all_loaders = loaders()
+    objects = {loader.prefix: write(run, store, loader, job) for loader in all_loaders}
+    alone: dict[str, float] = {}
+    for turn in range(run.rounds):
+        keep_best(alone, link_alone(store, job, objects[all_loaders[0].prefix]))
+        for loader in all_loaders:
+            tried = loader.workers if turn == 0 else [int(loader.best["workers"])] if loader.best else []
+            for workers in tried:
+                keep_best(loader.best, read(run, store, loader, job, workers))
+    for loader in all_loaders:
+        store.remove(loader.prefix)
+    measured = [loader for loader in all_loaders if loader.best]
+    found: dict[str, Any] = {
+        "records": job.count,
+        "record_bytes": sample_bytes,
+        "load": [busy, os.getloadavg()[0]],
+        "link": alone,
+        "rows": {loader.name: {"version": loader.version, **loader.best} for loader in measured},
+    }
+    report(name, job, found, measured)
+    return found
+
+
+def keep_best(best: dict[str, float], row: dict[str, float] | None) -> None:
+    if row is not None and row["seconds"] < best.get("seconds", float("inf")):
+        best.update(row)
+
+
+def write(run: Run, store: FarStore, loader: Loader, job: Job) -> dict[str, int]:
+    """Writes the data set in the format of a library. Returns the keys and sizes of its objects."""
+    folder = run.folder / "written"
+    folder.mkdir()
+    loader.version = ask(loader, "write", placed_in(job, loader, folder))["version"]
+    return store.upload(folder, loader.prefix)
+
+
+def read(run: Run, store: FarStore, loader: Loader, job: Job, workers: int) -> dict[str, float] | None:
+    """Reads the data set once. None if the library fails: that is printed, and the others go on."""
+    folder = run.folder / "cache"
+    folder.mkdir()
+    store.counts()
+    try:
+        answer = ask(loader, "read", placed_in(job, loader, folder, workers))
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        if loader.is_ours:
+            raise
+        print(f"# {loader.name} with {workers} workers failed: {str(error)[-300:]}", flush=True)
+        return None
+    finally:
+        shutil.rmtree(folder)
+    received, requests = store.counts()
+    del answer["version"]
+    return figures(job, {**answer, "workers": workers}, received, requests)
+
+
+def link_alone(store: FarStore, job: Job, objects: dict[str, int]) -> dict[str, float]:
+    store.counts()
+    begin = time.perf_counter()
+    link.fetch(store.endpoint, objects)
+    return figures(job, {"seconds": time.perf_counter() - begin}, *store.counts())
+
+
+def figures(job: Job, row: dict[str, float], received: int, requests: int) -> dict[str, float]:
+    total = job.count * job.sample_bytes
+    rate = total / row["seconds"]
+    return {
+        **row,
+        "rate": job.count / row["seconds"],
+        "MB/s": rate / 1e6,
+        "share": rate / BYTES_PER_SECOND,
+        "bytes": received / total,
+        "requests": requests / total * 1e9,
+    }
+
+
+def placed_in(job: Job, loader: Loader, folder: Path, workers: int = 0) -> Job:
+    return Job(loader.prefix, job.count, job.sample_bytes, job.shard_bytes, job.endpoint, str(folder), workers)
+
+
+def ask(loader: Loader, task: str, job: Job) -> dict[str, Any]:
+    """Runs a child process and returns its answer."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # The child and its worker processes are a group, so all of them can be ended.
+    child = subprocess.Popen(
+        [loader.python, "-m", "benches.loaders", loader.module, task, job.to_json()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment(job.endpoint), "PYTHONPATH": os.pathsep.join(paths)},
+        start_new_session=True,
+    )
+    try:
+        out, errors = child.communicate(timeout=SECONDS)
+    except BaseException:
+        os.killpg(child.pid, 9)
+        child.communicate()
+        raise
+    if child.returncode != 0:
+        raise RuntimeError(f"{loader.name} ended with status {child.returncode}:\n{errors[-2000:]}")
+    answer: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return answer
+
+
+def report(name: str, job: Job, found: dict[str, Any], measured: list[Loader]) -> None:
+    total = job.count * job.sample_bytes
+    least = slowest_of_ours(found["rows"])
+    shuffle = blocks(job.sample_bytes)
+    how = f"block shuffle, windows of {shuffle['window']} x {shuffle['block']} records" if shuffle else "full shuffle"
+    title = f"{job.count:,} records of {name}, {total / 1e6:,.0f} MB in shards of {job.shard_bytes / 1e6:.0f} MB"
+    show(f"{title}; anyrecord: {how}", COLUMNS, table(found))
+    versions = ", ".join(dict.fromkeys(loader.version for loader in measured))
+    print(f"  {versions}; load of the machine before and after: {found['load'][0]:.1f}, {found['load'][1]:.1f}")
+    for loader in measured:
+        if loader.is_ours:
+            share, received = loader.best["share"], loader.best["bytes"]
+            of_link = goal(share >= LINK_SHARE, f"at least {LINK_SHARE:.0%} of the link")
+            of_bytes = goal(received <= LINK_BYTES, f"at most {times(LINK_BYTES)} the bytes")
+            print(f"  {loader.name}: {of_link} {share:.0%}; {of_bytes} {received:.3f}x")
+        else:
+            print(f"  against {loader.name}: {verdict(least / loader.best['rate'], 1.0)}")
+    print(flush=True)
+
+
+def goal(is_reached: bool, what: str) -> str:
+    return f"goal {what}: {'reached' if is_reached else 'missed,'}"
+
+
+def table(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The rows of the table: the link itself, then the libraries."""
+    gigabytes = found["records"] * found["record_bytes"] / 1e9
+    least = slowest_of_ours(found["rows"])
+    rows = [(LINK, cells(found["link"], gigabytes, None))]
+    for name, row in found["rows"].items():
+        is_ours = name.startswith("anyrecord")
+        title = name if is_ours else f"{name}, {row['workers']} workers"
+        rows.append((title, cells(row, gigabytes, None if is_ours else least / row["rate"])))
+    return rows
+
+
+def slowest_of_ours(rows: dict[str, dict[str, Any]]) -> float:
+    """The records a second of the slowest of our formats. The other libraries are compared with it."""
+    rate: float = min(row["rate"] for name, row in rows.items() if name.startswith("anyrecord"))
+    return rate
+
+
+def cells(row: dict[str, Any], gigabytes: float, ratio: float | None) -> list[str]:
+    return [
+        f"{row['rate']:,.0f}",
+        number(row["MB/s"]),
+        f"{row['share']:.0%}",
+        f"{row['bytes']:.3f}x",
+        f"{row['requests']:,.0f}",
+        number(row["cpu"] / gigabytes) if "cpu" in row else "-",
+        f"{row['near']:.1%}" if "near" in row else "-",
+        f"{times(ratio)} as fast" if ratio else "-",
+    ]
