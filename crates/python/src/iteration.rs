@@ -226,7 +226,11 @@ impl Announced {
         if reader.is_warm() || self.until >= next.saturating_add(distance / 2) {
             return;
         }
-        let (from, until) = (self.until.max(next), view.len().min(next.saturating_add(distance)));
+        let (from, mut until) = (self.until.max(next), view.len().min(next.saturating_add(distance)));
+        if reader.is_remote() {
+            // The records of a whole window are neighbours, so few requests bring them. Those of a part are not.
+            until = Some(view.window_end(until)).filter(|end| end - until <= distance).unwrap_or(until);
+        }
         self.until = until.max(self.until);
         if from < until {
             gil::detach(py, || {

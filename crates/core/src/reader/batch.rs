@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex};
 
 /// Records planned at once: enough for any training batch, and a bound on the memory for a plan of millions.
 pub(super) const BLOCK: usize = 4096;
+/// As many records of files on servers are announced together. The more, the fewer requests.
+const ANNOUNCED: usize = 1 << 16;
 /// Bytes of decoded chunks held at once, before their records are copied out.
 const HELD_BYTES: usize = 32 << 20;
 /// Stored bytes fetched at once.
@@ -77,7 +79,7 @@ impl Reader {
         if self.is_warm() {
             return;
         }
-        for indices in indices.chunks(BLOCK) {
+        for indices in indices.chunks(if self.is_remote { ANNOUNCED } else { BLOCK }) {
             let Ok(plans) = self.plan_all(indices, cx) else { return };
             self.prefetch_batch(plans.iter());
             fetch_ahead(&plans);

@@ -169,6 +169,11 @@ impl Blocks {
         }
     }
 
+    /// Where the window of a position ends. The records before it are in few places, those after it in others.
+    pub fn window_end(&self, position: u64) -> u64 {
+        self.window_at(position).end
+    }
+
     fn record_at(&self, block: u64, row: u64) -> u64 {
         let run = &self.runs[self.runs.partition_point(|run| run.first_block <= block) - 1];
         run.first_record + (block - run.first_block) * self.shape.block + row
@@ -228,6 +233,11 @@ mod tests {
             for (position, &record) in list.iter().enumerate() {
                 prop_assert_eq!(blocks.forward(position as u64), record);
                 prop_assert_eq!(blocks.inverse(record), position as u64);
+            }
+            for position in 0..len {
+                let end = blocks.window_end(position);
+                prop_assert!(position < end && end <= len);
+                prop_assert!(end == len || blocks.window_end(end) > end);
             }
             let mut sorted = list.clone();
             sorted.sort_unstable();

@@ -240,6 +240,21 @@ impl View {
         }
     }
 
+    /// The first position from `position` on at which neighbouring positions lead to other places: where a window of a
+    /// block shuffle ends. `position` itself if the order has no such places.
+    pub fn window_end(&self, position: u64) -> u64 {
+        match self {
+            View::Shuffled { order, .. } if position > 0 && position < order.len() => match &**order {
+                Order::Blocks(blocks) => blocks.window_end(position - 1),
+                Order::Full { .. } => position,
+            },
+            View::Slice { of, start, step: 1, len } if position < *len => {
+                (of.window_end(start + position) - start).min(*len)
+            }
+            _ => position,
+        }
+    }
+
     /// Replaces positions, each below [`len`](Self::len), by record numbers: layer by layer, which is faster than
     /// position by position.
     pub fn get_many(&self, positions: &mut [u64]) {

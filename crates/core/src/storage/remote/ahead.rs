@@ -88,6 +88,18 @@ impl Blocks {
         }
     }
 
+    /// Notes that a range will be read.
+    fn want(&self, file: u64, range: &Range<u64>) {
+        let mut at = range.start;
+        while let Some(block) = self.covering(file, at).filter(|_| at < range.end) {
+            let end = range.end.min(block.range.end);
+            let mut state = block.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = state.wanted.entry(at).or_default();
+            *known = end.max(*known);
+            at = end;
+        }
+    }
+
     /// The parts of a range that no block has.
     fn missing(&self, file: u64, range: Range<u64>) -> Vec<Range<u64>> {
         let (mut parts, mut at) = (Vec::new(), range.start);
@@ -123,8 +135,8 @@ struct State {
     is_over: bool,
     /// Why not all bytes came. It is the answer to the first read that needs them.
     error: Option<Error>,
-    /// How many bytes will be read. The rest lies between them.
-    wanted: u64,
+    /// The ranges that will be read: where each begins and ends. The rest lies between them.
+    wanted: BTreeMap<u64, u64>,
 }
 
 impl Drop for Block {
@@ -158,15 +170,11 @@ impl Ahead {
         wanted.sort_unstable_by_key(|range| range.start);
         self.blocks.with(|blocks| {
             let missing: Vec<_> =
-                wanted.into_iter().flat_map(|range| blocks.missing(file.id(), range)).collect();
+                wanted.iter().flat_map(|range| blocks.missing(file.id(), range.clone())).collect();
             for planned in plan(&missing, policy.merge_gap, policy.part_size) {
-                let range = planned.range;
-                let in_range =
-                    |part: &Range<u64>| part.end.min(range.end).saturating_sub(part.start.max(range.start));
-                let parts = missing[planned.first..].iter().take_while(|part| part.start < range.end);
                 let block = Arc::new(Block {
-                    range: range.clone(),
-                    state: Mutex::new(State { wanted: parts.map(in_range).sum(), ..State::default() }),
+                    range: planned.range,
+                    state: Mutex::default(),
                     is_ready: Condvar::new(),
                     task: Mutex::default(),
                     generation: process::generation(),
@@ -178,6 +186,7 @@ impl Ahead {
                 Stats::add(&file.stats().ahead_bytes, block.len());
                 blocks.add(file.id(), block);
             }
+            wanted.iter().for_each(|range| blocks.want(file.id(), range));
             blocks.shrink(2 * policy.readahead_bytes.max(policy.part_size));
         });
     }
@@ -255,14 +264,16 @@ impl Block {
             stats.waited(begun.elapsed());
         }
         out.copy_from_slice(&state.bytes[needed - out.len()..needed]);
-        state.wanted = state.wanted.saturating_sub(out.len() as u64);
+        while let Some((&begin, _)) = state.wanted.range(range.start..range.end).next() {
+            state.wanted.remove(&begin);
+        }
         Ok(true)
     }
 
     fn is_used_up(&self) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_short = (state.bytes.len() as u64) < self.range.end - self.range.start;
-        state.wanted == 0 || state.is_over && is_short
+        state.wanted.is_empty() || state.is_over && is_short
     }
 
     fn add(&self, piece: &Bytes) {

@@ -21,7 +21,7 @@ pub struct Planned {
     /// What to ask for.
     pub range: Range<u64>,
     /// The first of the ranges, sorted by their beginning, that it serves.
-    pub first: usize,
+    first: usize,
 }
 
 /// Gaps up to this size cost less than a request, whatever else it serves.
