@@ -137,7 +137,7 @@ class Records:
 
 @final
 class ReadAhead:
-    def go_on(self, next: int, mean: int) -> None: ...
+    def go_on(self, next: int) -> None: ...
 
 @final
 class RecordsIterator:

@@ -126,7 +126,6 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
         self._length = len(records)
         self._fingerprint: int | None = None
         self._is_remote = getattr(getattr(records, "_records", records), "_is_remote", False)
-        self._mean = 1 << 10
         self._seek(position)
 
     def _seek(self, position: int) -> None:
@@ -138,25 +137,24 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
     def __next__(self) -> list[T]:
         while self._position < self._end:
             end = min(self._position + self._size, self._end)
+            if self._is_remote:
+                self._announce()
             try:
                 batch = self._records.__getitems__(range(self._position, end))
             except StopIteration as error:
                 raise stop_iteration_error(error) from error
             self._position = end  # set after the read: a batch that could not be read is not skipped
-            if self._is_remote:
-                self._announce(batch)
             if batch:  # all records of the batch may be damaged and left out
                 return batch
         raise StopIteration
 
-    def _announce(self, batch: list[T]) -> None:
-        """Lets servers send the next batches while the caller works on this one."""
-        records: Any = getattr(self._records, "_records", self._records)  # of mapped records, those before the function
-        if isinstance(batch[0] if batch else None, bytes):
-            self._mean = sum(map(len, batch)) // len(batch)  # type: ignore[arg-type]  # they are bytes
+    def _announce(self) -> None:
+        """Lets servers send this batch and the next ones, while the caller works on the batches before."""
         if self._ahead is None:
+            # Of mapped records, those before the function.
+            records: Any = getattr(self._records, "_records", self._records)
             self._ahead = records._read_ahead(self._position)
-        self._ahead.go_on(self._position, self._mean)
+        self._ahead.go_on(self._position)
 
     def __length_hint__(self) -> int:
         return -((self._position - self._end) // self._size)

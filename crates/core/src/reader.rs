@@ -332,6 +332,16 @@ impl Reader {
         self.is_remote
     }
 
+    /// About how many bytes of a file there are for each record, by the files that are open.
+    pub fn mean_bytes(&self) -> u64 {
+        let opened = self.shards.iter().filter_map(|shard| shard.opened_source());
+        let about = |source: &Source| (source.storage().len(), source.table.records());
+        let sums = opened.map(about).fold((0u64, 0u64), |sum, (bytes, records)| {
+            (sum.0.saturating_add(bytes), sum.1.saturating_add(records))
+        });
+        sums.0 / sums.1.max(1)
+    }
+
     /// Joins the iterations that fetch from servers before they read: in each data set that was opened by itself.
     pub fn fetch_ahead(&self) -> Vec<AheadUser> {
         let mut seen = HashSet::new();

@@ -97,6 +97,9 @@ impl RecordsIterator {
     }
 
     fn refill(&self, py: Python<'_>, state: &mut IteratorState) -> PyResult<()> {
+        if state.announced.is_new() && self.reader.is_remote() {
+            state.announced.go_on(py, &self.reader, &self.view, state.next, self.reader.mean_bytes());
+        }
         let until = self.view.len().min(state.next + state.ahead);
         let count = until - state.next;
         match self.read(py, state.next..until) {
@@ -211,6 +214,11 @@ impl Announced {
         Announced { begin, until: 0, begun: Instant::now(), users: Vec::new() }
     }
 
+    /// Whether nothing was announced yet.
+    fn is_new(&self) -> bool {
+        self.until == 0
+    }
+
     /// Announces the records from `next` on, if recent reads missed the page cache. The disk or the server works while
     /// the user's code runs. `mean` is the size of recent records.
     fn go_on(&mut self, py: Python<'_>, reader: &Reader, view: &View, next: u64, mean: u64) {
@@ -248,7 +256,7 @@ impl Announced {
     fn remote_bytes(&self, read: u64, most: u64, time: Duration) -> u64 {
         let per_second = read as f64 / self.begun.elapsed().as_secs_f64().max(1e-3);
         let lasting = (per_second * time.as_secs_f64()) as u64;
-        most.min(REMOTE_BYTES + 2 * read).min(lasting.max(REMOTE_BYTES))
+        most.min(REMOTE_BYTES + 4 * read).min(lasting.max(REMOTE_BYTES))
     }
 }
 
@@ -268,10 +276,10 @@ impl ReadAhead {
 
 #[pymethods]
 impl ReadAhead {
-    /// Announces the records from position `next` on, of about `mean` bytes each.
-    fn go_on(&self, py: Python<'_>, next: u64, mean: u64) -> PyResult<()> {
+    /// Announces the records from position `next` on.
+    fn go_on(&self, py: Python<'_>, next: u64) -> PyResult<()> {
         let mut announced = self.announced.lock(py).map_err(Failure)?;
-        announced.go_on(py, &self.reader, &self.view, next, mean);
+        announced.go_on(py, &self.reader, &self.view, next, self.reader.mean_bytes());
         Ok(())
     }
 }
