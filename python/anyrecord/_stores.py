@@ -137,6 +137,10 @@ def _of_file_system(fs: Any) -> Stores:
     return Stores(store=FsspecFiles(fs))
 
 
+_THREADS = 16
+"""Objects whose sizes are asked for at the same time."""
+
+
 class _Known(NamedTuple):
     size: int
     tag: object
@@ -144,7 +148,7 @@ class _Known(NamedTuple):
 
 
 class StoreFiles:
-    """Files that a Python object reads. The core calls `size`, `size_if_any`, `read` and `check`."""
+    """Files that a Python object reads. The core calls `ask_sizes`, `size`, `size_if_any`, `read` and `check`."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -185,6 +189,16 @@ class StoreFiles:
             known = self._objects[path] = self._asked(path)
         return known.size
 
+    def ask_sizes(self, paths: Sequence[str]) -> None:
+        """Asks for the sizes of objects, many at once. If that fails, `size` raises the error."""
+        unknown = [path for path in dict.fromkeys(paths) if path not in self._objects]
+        if len(unknown) < 2:
+            return
+        from concurrent.futures import ThreadPoolExecutor  # imported here because the import is slow
+
+        with ThreadPoolExecutor(min(_THREADS, len(unknown)), "anyrecord-sizes") as pool:
+            list(pool.map(self.size_if_any, unknown))
+
     def size_if_any(self, path: str) -> int | None:
         """The size of an object. None if there is none, or if the store does not say."""
         try:
@@ -198,26 +212,28 @@ class StoreFiles:
         if not wanted:
             return [b""] * len(ranges)
         starts, ends = [begin for begin, _ in wanted], [end for _, end in wanted]
-        found: Iterator[Buffer] = iter(self._call(path, lambda: self._pieces(path, starts, ends)))
+        read, about = self._call(path, lambda: self._pieces(path, starts, ends))
+        found: Iterator[Buffer] = iter(read)
         pieces = [next(found, b"") if begin < end else b"" for begin, end in ranges]
-        self.check(path)
+        self.check(path, about)
         lengths = [memoryview(piece).nbytes for piece in pieces]
         if lengths != [end - begin for begin, end in ranges]:
             raise OSError(errno.EIO, "the store returned fewer or other bytes than were asked for", path)
         self.bytes_read += sum(lengths)
         return pieces
 
-    def check(self, path: str) -> None:
-        """Raises FormatError if the object is not the one that was opened."""
+    def check(self, path: str, about: _Known | None = None) -> None:
+        """Raises FormatError if the object is not the one that was opened. `about`: what it is now, if that is known."""
         known = self._objects.get(path)
-        if known is not None and known.tag is not None and self._asked(path) != known:
+        if known is not None and known.tag is not None and (about or self._asked(path)) != known:
             raise FormatError(f"{path}: the object changed after it was opened; open it again", path=path)
 
     def list(self, folder: str, deep: bool) -> Listed:
         """The objects in a folder with their sizes, and the folders in it. `deep`: the objects of all levels."""
         raise NotImplementedError
 
-    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Sequence[Buffer]:
+    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> tuple[Sequence[Buffer], _Known | None]:
+        """The bytes of ranges, and what the store said about the object together with them."""
         raise NotImplementedError
 
     def _about(self, path: str) -> _Known:
@@ -271,9 +287,11 @@ class ObstoreFiles(StoreFiles):
     def _about(self, path: str) -> _Known:
         return _known_of(self._store.head(path))
 
-    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Sequence[Buffer]:
-        found: Sequence[Buffer] = self._store.get_ranges(path, starts=starts, ends=ends)
-        return found
+    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> tuple[Sequence[Buffer], _Known | None]:
+        if len(starts) == 1:  # one range comes with the tag of the object
+            found = self._store.get(path, options={"range": (starts[0], ends[0])})
+            return [found.bytes()], _known_of(found.meta)
+        return self._store.get_ranges(path, starts=starts, ends=ends), None
 
     def list(self, folder: str, deep: bool) -> Listed:
         prefix = folder.rstrip("/") or None
@@ -308,9 +326,8 @@ class FsspecFiles(StoreFiles):
         tag = next((str(about[key]) for key in _TAGS if about.get(key)), None)
         return _Known(int(about["size"]), tag)
 
-    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Sequence[Buffer]:
-        found: Sequence[Buffer] = self._store.cat_ranges([path] * len(starts), starts, ends, on_error="raise")
-        return found
+    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> tuple[Sequence[Buffer], _Known | None]:
+        return self._store.cat_ranges([path] * len(starts), starts, ends, on_error="raise"), None
 
     def list(self, folder: str, deep: bool) -> Listed:
         at = folder.rstrip("/")

@@ -6,14 +6,14 @@ use crate::errors::external;
 use crate::gil::{self, Kept};
 use anyrecord::Cx;
 use anyrecord::error::{Error, Result};
-use anyrecord::storage::{Distance, LOCAL, ReadOp, Storage};
+use anyrecord::storage::{Distance, ReadOp, Storage};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// How far apart reads should be: a request costs as much time as many bytes.
-const DISTANCE: Distance = Distance { near: 1 << 20, largest: 16 << 20, ..LOCAL };
+const DISTANCE: Distance = Distance { first: 8 << 20, near: 1 << 20, largest: 16 << 20, ahead: 1 };
 
 /// An object that is read by Python code.
 pub struct StoredFile {

@@ -89,9 +89,10 @@ impl<'a> Window<'a> {
         self.begin = at;
         bytes::reserve_bytes(what, &mut self.buffer, wanted)?;
         if follows && self.distance.is_far() {
-            // The next window is on its way while this one is used.
-            let (end, size) = (at + wanted, self.storage.len());
-            let windows = [at..end, end..size.min(end.saturating_add(self.ahead))];
+            // The next window is on its way while this one is used. Only what will be read is announced: the rest would
+            // be kept in vain.
+            let (begin, end, size) = (at + self.buffer.len() as u64, at + wanted, self.storage.len());
+            let windows = [begin..end, end..size.min(end.saturating_add(self.ahead))];
             self.storage.will_need(&mut windows.into_iter());
         }
         read_to_end_of(self.storage, &mut self.buffer, at, wanted, self.cx)
