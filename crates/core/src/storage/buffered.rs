@@ -3,7 +3,7 @@
 //!
 //! Formats read headers and tables in small pieces. Each of them would be a request. So a small read takes more than was
 //! asked for, the more the longer such reads follow each other, and later reads find it in memory. A large read asks the
-//! storage for what is not in memory.
+//! storage for what is not in memory. A small storage is read as a whole, and once.
 
 use super::location::Opened;
 use super::partial::FetchedRange;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 /// A read of fewer bytes is a small one, and takes at least so many.
 const SMALL: u64 = 128 << 10;
-/// The most bytes that small reads take at once.
+/// The most bytes that small reads take at once. A smaller storage is read as a whole.
 const LARGEST: u64 = 4 << 20;
 /// The bytes of small reads that are kept. The tables of a format may be read several times.
 const KEPT: u64 = 16 << 20;
@@ -98,7 +98,11 @@ impl<'a> Buffered<'a> {
         let last = kept.blocks.last().map(FetchedRange::end);
         let follows = last.is_some_and(|end| (end..=end.saturating_add(distance.near)).contains(&op.at));
         let most = LARGEST.min(distance.first).max(SMALL);
-        kept.next = if follows { (2 * kept.next).clamp(SMALL, most) } else { SMALL };
+        kept.next = match size {
+            ..=LARGEST => size,
+            _ if follows => (2 * kept.next).clamp(SMALL, most),
+            _ => SMALL,
+        };
         let mut end = size.min(op.at.saturating_add(kept.next)).max(op.at + length);
         // What is in memory is not read again.
         for piece in self.pieces.iter().filter(|piece| !piece.bytes.is_empty() && piece.at >= op.at + length)
@@ -141,7 +145,7 @@ impl Storage for Buffered<'_> {
         let rest = self.fill(ReadOp { at, out }, &kept);
         match rest.out.len() as u64 {
             0 => Ok(()),
-            length if length < SMALL => self.read_block(rest, &mut kept, cx),
+            length if length < SMALL || self.len() <= LARGEST => self.read_block(rest, &mut kept, cx),
             _ => self.storage.read_at(rest.at, rest.out, cx),
         }
     }
