@@ -223,7 +223,7 @@ class StoreFiles:
         return pieces
 
     def check(self, path: str, about: _Known | None = None) -> None:
-        """Raises FormatError if the object is not the one that was opened. `about`: what it is now, if that is known."""
+        """Raises FormatError if the object is not the one that was opened. `about`: what it is now, if known."""
         known = self._objects.get(path)
         if known is not None and known.tag is not None and (about or self._asked(path)) != known:
             raise FormatError(f"{path}: the object changed after it was opened; open it again", path=path)
