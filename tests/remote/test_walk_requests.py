@@ -152,6 +152,14 @@ def test_an_object_that_changes_during_a_walk_is_an_error(walk: str, format: str
         assert changed >= 8
 
 
+def test_a_table_larger_than_the_first_part_takes_two_requests(server: Played) -> None:
+    records = [b"%d" % number for number in range(200_000)]
+    server.put("a.array_record", file_bytes("array_record", records))
+    found = opened(server, ["a.array_record"])
+    assert counted(server) == (2, 2)
+    assert found[199_999] == b"199999"
+
+
 def test_an_object_without_suffix_ranges_is_opened_with_two_requests() -> None:
     with Played(gate=True, protocol="azure") as server:
         server.put("a.array_record", file_bytes("array_record", LARGE))

@@ -68,10 +68,15 @@ impl<'a> Partial<'a> {
         missing
     }
 
-    /// The range of the read, extended to whole blocks.
+    /// The range of the read, extended to whole blocks. If the storage is far away, it is extended to the next piece: a
+    /// table before the end of a file is read in many small pieces, and each would be a request.
     fn blocks(&self, op: &ReadOp<'_>) -> Range<u64> {
         let (begin, end) = (op.at / BLOCK * BLOCK, op.at.saturating_add(op.out.len() as u64));
-        let end = end.checked_next_multiple_of(BLOCK).unwrap_or(end).min(self.storage.len());
+        let next = self.pieces.iter().map(|piece| piece.at).filter(|&at| at >= end).min();
+        let end = match next.filter(|_| self.storage.distance().is_far()) {
+            Some(next) => next,
+            None => end.checked_next_multiple_of(BLOCK).unwrap_or(end).min(self.storage.len()),
+        };
         begin..end.max(begin)
     }
 }
