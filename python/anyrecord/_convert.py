@@ -254,7 +254,12 @@ def _write(target: Target, job: _Job, before: int, view: View | None, last: Writ
         shards = creating.sharding[1]
         split = (shards, _count(inputs, job, view))
         creating = replace(creating, sharding=("explicit", shards))
-    elif creating.format == "ffrecord" and creating.sharding[0] == "one" and _keeps_all(job):
+    elif (
+        creating.format == "ffrecord"
+        and creating.sharding[0] == "one"
+        and _keeps_all(job)
+        and (view is not None or _is_counted_cheaply(target.files, job))
+    ):
         # FFRecord stores its table before the records. If the count is known, the file is written in one pass.
         creating = replace(creating, num_records=_count(inputs, job, view))
     progress = job.progress
@@ -278,6 +283,18 @@ def _write(target: Target, job: _Job, before: int, view: View | None, last: Writ
 
 def _count(inputs: list[tuple[str, int, int | None]], job: _Job, view: View | None) -> int:
     return _core.count_records(inputs, job.reading) if view is None else len(view)
+
+
+def _is_counted_cheaply(files: list[FileRange], job: _Job) -> bool:
+    """Whether counting records costs less than a second copy of them on the local disk.
+
+    An object of a format without a table would have to be read twice.
+    """
+
+    def has_table(file: FileRange) -> bool:
+        return (job.reading.format or _core.format_of_suffix(file.path)) in ("array_record", "ffrecord")
+
+    return all(file.is_local or has_table(file) for file in files)
 
 
 def _keeps_all(job: _Job) -> bool:

@@ -78,12 +78,11 @@ def verify_bytes(
 def verify_object(
     object: Any, options: OpenOptions, progress: Callable[[int, int], object] | None = None
 ) -> dict[str, Any]: ...
-def verify_path(
-    path: str,
-    parts: list[tuple[int, int | None]],
+def verify_paths(
+    files: list[tuple[str, list[tuple[int, int | None]]]],
     options: OpenOptions,
     progress: Callable[[int, int], object] | None = None,
-) -> dict[str, Any]: ...
+) -> list[dict[str, Any]]: ...
 
 @final
 class Source:

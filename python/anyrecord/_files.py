@@ -253,17 +253,13 @@ def _verify_paths(
     for file in files:
         parts.setdefault(os.path.abspath(file.path) if file.is_local else file.path, []).append(file)
     with Unchanged(files):
-        total, before, found = 0, 0, []
+        total = 0
         if progress is not None:
             sized = with_sizes([ranges[0] for ranges in parts.values()], options)
             total = sum(size_of(file) for file in sized)
-        for ranges in parts.values():
-            step = None if progress is None else Progress(progress, total, before)
-            numbers = [(part.start, part.stop) for part in ranges]
-            report = _core.verify_path(ranges[0].path, numbers, options, step)
-            before += report["file_bytes"]
-            found.append(report)
-    return found
+        step = None if progress is None else Progress(progress, total)
+        named = [(ranges[0].path, [(part.start, part.stop) for part in ranges]) for ranges in parts.values()]
+        return _core.verify_paths(named, options, step)
 
 
 def _report(files: list[dict[str, Any]], paths: tuple[str, ...] | None = None) -> Report:

@@ -95,6 +95,7 @@ def with_sizes(files: list[FileRange], options: OpenOptions) -> list[FileRange]:
     """The same files, with the sizes of objects. Objects whose sizes are not known are asked for them together."""
     unknown = list(dict.fromkeys(file.path for file in files if not file.is_local and file.size is None))
     if options.store is not None:
+        options.store.ask_sizes(unknown)
         sizes = {path: options.store.size(path) for path in unknown}
     else:
         sizes = dict(zip(unknown, _core.object_sizes(unknown, list(options.storage)), strict=True)) if unknown else {}

@@ -24,6 +24,10 @@ Listed: TypeAlias = tuple[list[tuple[str, int]], list[str]]
 Numbers: TypeAlias = list[int]  # inside `StoreFiles`, the name `list` is a method
 
 
+_TOGETHER = 16
+"""Objects whose sizes are asked for at the same time."""
+
+
 class _Known(NamedTuple):
     size: int
     tag: object
@@ -31,7 +35,7 @@ class _Known(NamedTuple):
 
 
 class StoreFiles:
-    """Files that a Python object reads. The core calls `size`, `size_if_any`, `read` and `check`.
+    """Files that a Python object reads. The core calls `ask_sizes`, `size`, `size_if_any`, `read` and `check`.
 
     It calls them with the names that `named` returns, which are shown to users.
     """
@@ -115,6 +119,19 @@ class StoreFiles:
             known = self._objects[path] = self._asked(path)
         return known.size
 
+    def ask_sizes(self, names: Sequence[str]) -> None:
+        """Asks for the sizes of objects, many at once. If that fails, `size` raises the error."""
+        unknown = [name for name in dict.fromkeys(names) if self._path(name) not in self._objects]
+        if len(unknown) < 2:
+            return
+        from concurrent.futures import ThreadPoolExecutor  # imported here because the import is slow
+
+        pool = ThreadPoolExecutor(min(_TOGETHER, len(unknown)), "anyrecord-sizes")
+        try:
+            list(pool.map(self.size_if_any, unknown))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
     def size_if_any(self, name: str) -> int | None:
         """The size of an object. None if there is none, or if the store does not say."""
         try:
@@ -129,20 +146,21 @@ class StoreFiles:
         if not wanted:
             return [b""] * len(ranges)
         starts, ends = [begin for begin, _ in wanted], [end for _, end in wanted]
-        found: Iterator[Buffer] = iter(self._call(path, lambda: self._pieces(path, starts, ends)))
+        read, about = self._call(path, lambda: self._pieces(path, starts, ends))
+        found: Iterator[Buffer] = iter(read)
         pieces = [next(found, b"") if begin < end else b"" for begin, end in ranges]
-        self.check(name)
+        self.check(name, about)
         lengths = [memoryview(piece).nbytes for piece in pieces]
         if lengths != [end - begin for begin, end in ranges]:
             raise OSError(errno.EIO, "the store returned fewer or other bytes than were asked for", name)
         self.bytes_read += sum(lengths)
         return pieces
 
-    def check(self, name: str) -> None:
-        """Raises FormatError if the object is not the one that was opened."""
+    def check(self, name: str, about: _Known | None = None) -> None:
+        """Raises FormatError if the object is not the one that was opened. `about`: what it is now, if known."""
         path = self._path(name)
         known = self._objects.get(path)
-        if known is not None and known.tag is not None and self._asked(path) != known:
+        if known is not None and known.tag is not None and (about or self._asked(path)) != known:
             raise FormatError(f"{name}: the object changed after it was opened; open it again", path=name)
 
     def list(self, folder: str, deep: bool) -> Listed:
@@ -150,7 +168,8 @@ class StoreFiles:
         raise NotImplementedError
 
     def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Any:
-        """The bytes of ranges that are not empty. `_call` calls it, and decides what it must return."""
+        """The bytes of ranges that are not empty, and what the store said about the object together with them, or None.
+        `_call` calls it, and decides what it must return."""
         raise NotImplementedError
 
     def _about(self, path: str) -> Any:
@@ -226,8 +245,11 @@ class ObstoreFiles(StoreFiles):
     async def _about(self, path: str) -> _Known:
         return _known_of(await self._store.head_async(path))
 
-    def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Any:
-        return self._store.get_ranges_async(path, starts=starts, ends=ends)
+    async def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> tuple[Sequence[Buffer], _Known | None]:
+        if len(starts) == 1:  # one range comes with the tag of the object
+            found = await self._store.get_async(path, options={"range": (starts[0], ends[0])})
+            return [await found.bytes_async()], _known_of(found.meta)
+        return await self._store.get_ranges_async(path, starts=starts, ends=ends), None
 
     def list(self, folder: str, deep: bool) -> Listed:
         prefix = folder.rstrip("/") or None
@@ -265,7 +287,7 @@ class FsspecFiles(StoreFiles):
         return _Known(int(about["size"]), tag)
 
     def _pieces(self, path: str, starts: Numbers, ends: Numbers) -> Any:
-        return self._store.cat_ranges([path] * len(starts), starts, ends, on_error="raise")
+        return self._store.cat_ranges([path] * len(starts), starts, ends, on_error="raise"), None
 
     def list(self, folder: str, deep: bool) -> Listed:
         at = folder.rstrip("/")

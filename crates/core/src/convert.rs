@@ -9,13 +9,13 @@ use crate::error::{Error, Kind, Result};
 use crate::format::walk::{self, Content};
 use crate::format::{ReadOptions, detect};
 use crate::index_file;
+use crate::series::Series;
 use crate::shard::RecordRange;
-use crate::storage::Storage;
-use crate::storage::file::Io;
+use crate::storage::buffered::Buffered;
 use crate::storage::location::Location;
-use crate::storage::remote::open::FirstPart;
+use crate::storage::{Distance, Storage};
 use crate::writer::Writer;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A file to read, or some of its records.
@@ -89,12 +89,18 @@ impl Shards {
 }
 
 /// A file that counts how far it was read.
-struct Watched {
-    file: Arc<dyn Storage>,
+struct Watched<'a> {
+    file: &'a dyn Storage,
     reached: AtomicU64,
 }
 
-impl Storage for Watched {
+impl<'a> Watched<'a> {
+    fn new(file: &'a dyn Storage) -> Self {
+        Watched { file, reached: AtomicU64::new(0) }
+    }
+}
+
+impl Storage for Watched<'_> {
     fn name(&self) -> &str {
         self.file.name()
     }
@@ -109,31 +115,35 @@ impl Storage for Watched {
         Ok(())
     }
 
+    fn distance(&self) -> Distance {
+        self.file.distance()
+    }
+
+    fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
+        self.file.will_need(ranges);
+    }
+
     fn unchanged(&self) -> Result<()> {
         self.file.unchanged()
     }
 }
 
-fn open(input: &Input, cx: &Cx<'_>) -> Result<Arc<Watched>> {
-    let file = input.location.open(Io::Plain, FirstPart::Beginning, cx)?.storage;
-    Ok(Arc::new(Watched { file, reached: AtomicU64::new(0) }))
-}
-
 /// How many records the inputs have together.
 pub fn count(inputs: &[Input], format: Option<&str>, options: &ReadOptions, cx: &Cx<'_>) -> Result<u64> {
-    let mut records = 0;
-    for input in inputs {
+    let too_many = || Error::format("files have more than 2^64 records together");
+    let (open, known): (Vec<_>, Vec<_>) = inputs.iter().partition(|input| input.range.stop.is_none());
+    let mut known =
+        known.iter().map(|Input { range, .. }| range.stop.unwrap_or(0).saturating_sub(range.start));
+    let mut records = known.try_fold(0, u64::checked_add).ok_or_else(too_many)?;
+    let locations: Vec<_> = open.iter().map(|input| &input.location).collect();
+    let mut files = Series::headers(&locations, format);
+    for input in open {
         cx.check()?;
-        let here = match input.range {
-            RecordRange { start, stop: Some(stop) } => stop.saturating_sub(start),
-            RecordRange { start, stop: None } => {
-                let file = open(input, cx)?;
-                let counted = detect::named_or_detected(format, &*file, options, cx)
-                    .and_then(|format| walk::count(format, &*file, options, cx));
-                counted.map_err(|e| e.in_file(file.name()))?.saturating_sub(start)
-            }
-        };
-        let too_many = || Error::format("files have more than 2^64 records together");
+        let Some(opened) = files.next(cx)? else { break };
+        let file = Buffered::of(&opened);
+        let counted = detect::named_or_detected(format, &file, options, cx)
+            .and_then(|format| walk::count(format, &file, options, cx));
+        let here = counted.map_err(|e| e.in_file(file.name()))?.saturating_sub(input.range.start);
         records = u64::checked_add(records, here).ok_or_else(too_many)?;
     }
     Ok(records)
@@ -163,8 +173,14 @@ pub fn pour(
 ) -> Result<u64> {
     let shards = Shards::new(pour.split);
     let mut state = Conversion { pour, read: 0, first: 0, shards, before: 0, mapped: Vec::new() };
+    let locations: Vec<_> = inputs.iter().map(|input| &input.location).collect();
+    let is_whole = inputs.iter().all(|input| input.range == RecordRange::default());
+    let series = if is_whole { Series::whole } else { Series::headers };
+    let mut files = series(&locations, format);
     for input in inputs {
-        let file = open(input, cx)?;
+        let Some(opened) = files.next(cx)? else { break };
+        let file = Buffered::of(&opened);
+        let file = Watched::new(&file);
         state.first = state.read;
         pour_file(&file, input, format, options, &mut state, cx).map_err(|e| e.in_file(file.name()))?;
         state.before += file.len();
@@ -175,23 +191,23 @@ pub fn pour(
 }
 
 fn pour_file(
-    file: &Arc<Watched>,
+    file: &Watched<'_>,
     input: &Input,
     format: Option<&str>,
     options: &ReadOptions,
     state: &mut Conversion<'_>,
     cx: &Cx<'_>,
 ) -> Result<()> {
-    let format = detect::named_or_detected(format, &**file, options, cx)?;
+    let format = detect::named_or_detected(format, file, options, cx)?;
     if input.range != RecordRange::default() {
-        let table = index_file::open_table(&input.location, &**file, format, options, cx)?;
+        let table = index_file::open_table(&input.location, file, format, options, cx)?;
         let range = input.range.within(table.records())?;
         state.first = state.read.wrapping_sub(range.start);
-        return walk::scan_table(&*table, &**file, range, cx, &mut |record| state.record(record, file));
+        return walk::scan_table(&*table, file, range, cx, &mut |record| state.record(record, file));
     }
     let same = state.pour.map.is_none() && format.name == state.pour.writer.format().name;
     let write = same.then(|| state.pour.writer.write_options().clone());
-    walk::scan_chunks(format, &**file, options, write.as_ref(), cx, &mut |records, chunk| {
+    walk::scan_chunks(format, file, options, write.as_ref(), cx, &mut |records, chunk| {
         state.chunk(records, chunk, file)
     })
 }
@@ -209,7 +225,7 @@ struct Conversion<'a> {
 }
 
 impl Conversion<'_> {
-    fn record(&mut self, record: &[u8], file: &Watched) -> Result<()> {
+    fn record(&mut self, record: &[u8], file: &Watched<'_>) -> Result<()> {
         self.shards.turn(self.read, self.pour.writer)?;
         let number = self.read.wrapping_sub(self.first);
         self.read += 1;
@@ -231,7 +247,7 @@ impl Conversion<'_> {
         (self.pour.progress)(self.before + file.reached.load(Relaxed))
     }
 
-    fn chunk(&mut self, records: u64, chunk: &dyn Content, file: &Watched) -> Result<()> {
+    fn chunk(&mut self, records: u64, chunk: &dyn Content, file: &Watched<'_>) -> Result<()> {
         if self.shards.has_room(self.read, records) && self.pour.writer.takes_chunk(records) {
             self.shards.turn(self.read, self.pour.writer)?;
             if let Some(carried) = chunk.carry()? {

@@ -212,10 +212,11 @@ impl Error {
         &self.0.kind
     }
 
-    /// Whether the read failed, memory ran out or the caller stopped the call. Such an error says nothing about the
-    /// bytes of the file.
+    /// Whether the read failed, memory ran out, the caller stopped the call, or the file changed while it was open. Such
+    /// an error says nothing about the bytes of the file.
     pub fn is_from_outside(&self) -> bool {
-        matches!(self.0.kind, Kind::Io(_) | Kind::External(_) | Kind::Memory | Kind::Closed)
+        self.0.is_change
+            || matches!(self.0.kind, Kind::Io(_) | Kind::External(_) | Kind::Memory | Kind::Closed)
     }
 
     /// Says that the file changed while it was open. Such an error is never taken for damage.
@@ -366,7 +367,9 @@ mod tests {
         let io = |code| Error::io("x", std::io::Error::from_raw_os_error(code));
         let damage = [Error::format("x"), Error::truncated("x"), Error::checksum("x"), Error::limit("x")];
         assert!(damage.iter().all(Error::is_damage));
-        assert!(damage.into_iter().all(|error| !error.as_change().is_damage()));
+        assert!(!damage.iter().any(Error::is_from_outside));
+        let changed = damage.map(Error::as_change);
+        assert!(changed.iter().all(|error| !error.is_damage() && error.is_from_outside()));
         assert!(io(DISK_ERRORS[0]).is_damage() && !io(2).is_damage());
         let others = [Kind::Memory, Kind::Closed, Kind::Publish, Kind::Argument, Kind::Index];
         assert!(others.into_iter().all(|kind| !Error::new(kind, "x").is_damage()));

@@ -7,10 +7,10 @@
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Table, detect, side_index};
+use crate::storage::buffered::Buffered;
 use crate::storage::file::Io;
 use crate::storage::location::Location;
 use crate::storage::output::Output;
-use crate::storage::partial::Partial;
 use crate::storage::publish::Staged;
 use crate::storage::remote::open::FirstPart;
 use crate::storage::stats::Stats;
@@ -33,7 +33,7 @@ fn read(location: &Location, data_bytes: u64, cx: &Cx<'_>) -> Option<Vec<u8>> {
     // An index entry is smaller than the data it describes, so a larger file is not an index of this data.
     let most = data_bytes.saturating_add(1 << 10);
     let opened = beside(location)?.open(Io::Plain, FirstPart::Beginning, cx).ok()?;
-    let storage = &Partial::of(&opened);
+    let storage = &Buffered::of(&opened);
     let begin = storage::read_vec(storage, "side index", 0, storage.len().min(side_index::BEGIN), cx).ok()?;
     if storage.len() > most || !side_index::begins(&begin) {
         return None;

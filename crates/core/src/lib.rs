@@ -54,6 +54,7 @@ pub mod process;
 pub mod ranges;
 pub mod reader;
 pub mod salvage;
+pub mod series;
 pub mod shard;
 pub mod storage;
 pub mod sync;

@@ -11,6 +11,7 @@
 //! A file is done when its table is read. A file with a large table, with damage, or without a table is opened
 //! separately, in one of several threads. So error messages are made in one place, and no large table is copied.
 
+use crate::budget::Budget;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Table, detect};
@@ -18,10 +19,10 @@ use crate::parallel;
 use crate::process;
 use crate::shard::{RecordRange, Shard, Source, first_part};
 use crate::storage::ReadOp;
+use crate::storage::buffered::Buffered;
 use crate::storage::fetch::{Fetch, Queue, fetch};
 use crate::storage::location::{Location, Opened};
 use crate::storage::partial::{FetchedRange, Partial};
-use crate::storage::remote::open::FirstPart;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -48,31 +49,36 @@ pub fn open_files(
     options: ReadOptions,
     cx: &Cx<'_>,
 ) -> Result<Vec<Arc<Shard>>> {
-    let opener = Opener { format, options };
-    let is_remote = files.iter().any(|(location, _)| location.as_url().is_some());
-    if files.len() <= FEW && !is_remote {
-        return parallel::for_each(&files, 1, cx, |(location, range), cx| {
-            Shard::open(location.clone(), *range, format, options, cx).map(Arc::new)
-        });
-    }
-    let mut shards = Vec::with_capacity(files.len());
-    // At most as many files as may be open at once. With more, files would have to be reopened at every step.
-    for files in files.chunks(cx.budget.files().handles.limit().min(TOGETHER)) {
-        shards.extend(opener.open_together(files, cx)?);
-    }
-    Ok(shards)
+    let wanted: Vec<_> = files.iter().map(|(location, _)| (location, format)).collect();
+    let sources = Opener { options }.open_all(&wanted, cx)?;
+    let shard = |((location, range), source)| {
+        Shard::of_source(location, range, source, options, cx.budget.files().clone()).map(Arc::new)
+    };
+    files.into_iter().zip(sources).map(shard).collect()
 }
 
-/// Opens files with a format, if one was given, and options.
-struct Opener<'a> {
-    format: Option<&'a str>,
+/// Opens the files of shards of one data set that are not open yet.
+pub fn open_shards(shards: &[&Shard], cx: &Cx<'_>) -> Result<()> {
+    let Some(first) = shards.first() else { return Ok(()) };
+    let budget = Budget::new(&first.options().limits, first.files());
+    let wanted: Vec<_> = shards.iter().map(|shard| (shard.location(), Some(shard.format()))).collect();
+    let sources =
+        Opener { options: *first.options() }.open_all(&wanted, &Cx { budget: &budget, stop: cx.stop })?;
+    shards.iter().zip(sources).try_for_each(|(shard, source)| shard.set_source(source))
+}
+
+/// Where a file is, and its format if that is given.
+type Wanted<'f> = (&'f Location, Option<&'f str>);
+
+/// Opens files with options.
+struct Opener {
     options: ReadOptions,
 }
 
 /// A file that is being opened.
 struct PendingFile<'f> {
     location: &'f Location,
-    range: RecordRange,
+    format: Option<&'f str>,
     opened: Opened,
     /// The pieces before `filled` hold bytes that were read. The others are still empty.
     pieces: Vec<FetchedRange>,
@@ -96,8 +102,24 @@ enum Tried {
     Failed,
 }
 
-impl Opener<'_> {
-    fn open_together(&self, files: &[(Location, RecordRange)], cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
+impl Opener {
+    /// Opens files. The results are in the same order.
+    fn open_all(&self, files: &[Wanted<'_>], cx: &Cx<'_>) -> Result<Vec<Source>> {
+        let is_remote = files.iter().any(|(location, _)| location.as_url().is_some());
+        if files.len() <= FEW && !is_remote {
+            return parallel::for_each(files, 1, cx, |(location, format), cx| {
+                Source::open(location, *format, &self.options, cx)
+            });
+        }
+        let mut sources = Vec::with_capacity(files.len());
+        // At most as many files as may be open at once. With more, files would have to be reopened at every step.
+        for files in files.chunks(cx.budget.files().handles.limit().min(TOGETHER)) {
+            sources.extend(self.open_together(files, cx)?);
+        }
+        Ok(sources)
+    }
+
+    fn open_together(&self, files: &[Wanted<'_>], cx: &Cx<'_>) -> Result<Vec<Source>> {
         // A forked child starts no short-lived threads. The C library may give a new thread the stack of a thread that
         // was ending in the parent at the moment of the fork. It then frees the thread-local memory of that thread a
         // second time (seen with glibc 2.36). Thread pools are started only once, so they hit this much more rarely.
@@ -109,53 +131,33 @@ impl Opener<'_> {
         self.finish(opening, openers, cx)
     }
 
-    fn start<'f>(
-        &self,
-        files: &'f [(Location, RecordRange)],
-        threads: usize,
-        cx: &Cx<'_>,
-    ) -> Result<Vec<PendingFile<'f>>> {
-        let mut objects = self.open_objects(files, cx)?.into_iter();
+    fn start<'f>(&self, files: &[Wanted<'f>], threads: usize, cx: &Cx<'_>) -> Result<Vec<PendingFile<'f>>> {
+        let locations: Vec<_> =
+            files.iter().map(|&(location, format)| (location, first_part(location, format))).collect();
+        let mut objects = Location::open_objects(&locations, cx)?.into_iter();
         let objects: Vec<_> =
             files.iter().map(|(location, _)| location.as_url().and_then(|_| objects.next())).collect();
         let all: Vec<_> =
             files.iter().zip(objects).map(|(file, object)| (file, Mutex::new(object))).collect();
-        parallel::for_each(&all, threads, cx, |((location, range), object), cx| {
+        parallel::for_each(&all, threads, cx, |(file, object), cx| {
             if let Some(object) = object.lock().ok().and_then(|mut object| object.take()) {
-                return object.map(|opened| self.pending_object(location, *range, opened));
+                return object.map(|opened| pending_object(**file, opened));
             }
-            let opened = location.open(self.options.io, FirstPart::Beginning, cx)?;
+            let &&(location, format) = file;
+            let opened = location.open(self.options.io, first_part(location, format), cx)?;
+            if opened.part.is_some() {
+                return Ok(pending_object(**file, opened));
+            }
             let beginning = FetchedRange::empty(0..BEGINNING.min(opened.storage.len()))
                 .map_err(|error| error.in_file(opened.storage.name()));
             let (state, pieces) = match opened.storage.queue() {
                 // This storage shares no queue with others, so reading them together gains nothing.
                 Queue::Own => (TableState::Alone, Vec::new()),
-                _ if self.is_without_table(location) => (TableState::Alone, Vec::new()),
+                _ if is_without_table(**file) => (TableState::Alone, Vec::new()),
                 _ => (TableState::Trying, vec![beginning?]),
             };
-            Ok(PendingFile { location, range: *range, opened, pieces, filled: 0, state })
+            Ok(PendingFile { location, format, opened, pieces, filled: 0, state })
         })
-    }
-
-    /// Opens the files that are remote objects.
-    fn open_objects(&self, files: &[(Location, RecordRange)], cx: &Cx<'_>) -> Result<Vec<Result<Opened>>> {
-        let locations: Vec<_> =
-            files.iter().map(|(location, _)| (location, first_part(location, self.format))).collect();
-        Location::open_objects(&locations, cx)
-    }
-
-    /// A remote object, with the bytes that came with opening.
-    fn pending_object<'f>(
-        &self,
-        location: &'f Location,
-        range: RecordRange,
-        opened: Opened,
-    ) -> PendingFile<'f> {
-        let mut opened = opened;
-        let part = opened.part.take().and_then(Arc::into_inner);
-        let pieces: Vec<_> = part.into_iter().collect();
-        let state = if self.is_without_table(location) { TableState::Alone } else { TableState::Trying };
-        PendingFile { location, range, opened, filled: pieces.len(), pieces, state }
     }
 
     /// Reads the tables of the files together, except where that gains nothing.
@@ -174,55 +176,39 @@ impl Opener<'_> {
         Ok(())
     }
 
-    /// Opens the remaining files separately, and makes the shards.
-    fn finish(&self, opening: Vec<PendingFile<'_>>, threads: usize, cx: &Cx<'_>) -> Result<Vec<Arc<Shard>>> {
+    /// Opens the remaining files separately.
+    fn finish(&self, opening: Vec<PendingFile<'_>>, threads: usize, cx: &Cx<'_>) -> Result<Vec<Source>> {
         let alone: Vec<_> =
             opening.iter().filter(|file| !matches!(file.state, TableState::Done(..))).collect();
         let sources = parallel::for_each(&alone, threads, cx, |file, cx| {
-            let storage = Partial::and_rest(&*file.opened.storage, &file.pieces[..file.filled]);
+            let storage = Buffered::new(&*file.opened.storage, &file.pieces[..file.filled]);
             let (format, table) =
-                Source::read_table(&storage, file.location, self.format, &self.options, cx)?;
+                Source::read_table(&storage, file.location, file.format, &self.options, cx)?;
             Ok(Source::new(file.opened.clone(), format, table, &self.options))
         })?;
         let mut sources = sources.into_iter();
-        let shard = |file: PendingFile<'_>| {
-            let source = match file.state {
-                TableState::Done(format, table) => {
-                    Some(Source::new(file.opened, format, table, &self.options))
-                }
-                TableState::Trying | TableState::Alone => sources.next(),
-            };
-            let source = source.ok_or_else(Error::cancellation)?;
-            let files = cx.budget.files().clone();
-            Shard::of_source(file.location.clone(), file.range, source, self.options, files).map(Arc::new)
+        let source = |file: PendingFile<'_>| match file.state {
+            TableState::Done(format, table) => Ok(Source::new(file.opened, format, table, &self.options)),
+            TableState::Trying | TableState::Alone => sources.next().ok_or_else(Error::cancellation),
         };
-        opening.into_iter().map(shard).collect()
-    }
-
-    /// Whether the file seems to be of a format without a table. Opening such a file searches all of it for chunks.
-    fn is_without_table(&self, location: &Location) -> bool {
-        let format = match self.format {
-            Some(name) => detect::by_name(name).ok(),
-            None => detect::by_suffix(&location.name()),
-        };
-        format.is_some_and(|format| format.open_indexed.is_some())
+        opening.into_iter().map(source).collect()
     }
 
     /// Reads the table of a file from the bytes that are in memory.
     fn try_one(&self, file: &PendingFile<'_>, cx: &Cx<'_>) -> Tried {
-        let (options, storage) = (&self.options, Partial::only(&*file.opened.storage, &file.pieces));
+        let (options, storage) = (&self.options, Partial::new(&*file.opened.storage, &file.pieces));
         let read = || {
             // A request for the bytes that prove the format of a remote object is saved if its table can be read.
             let named = file.location.as_url().and_then(|url| detect::by_suffix(url.shown()));
             if let Some(format) =
-                named.filter(|format| self.format.is_none() && format.open_indexed.is_none())
+                named.filter(|format| file.format.is_none() && format.open_indexed.is_none())
             {
                 match (format.open)(&storage, options, cx) {
                     Err(_) if !storage.is_missing_something() => {}
                     table => return Ok((format, table?)),
                 }
             }
-            let format = detect::named_or_detected(self.format, &storage, options, cx)?;
+            let format = detect::named_or_detected(file.format, &storage, options, cx)?;
             // The format has no table, but the file name did not show that.
             if format.open_indexed.is_some() {
                 return Err(Error::cancellation());
@@ -237,6 +223,24 @@ impl Opener<'_> {
             Err(_) => Tried::Failed,
         }
     }
+}
+
+/// A remote object, with the bytes that came with opening.
+fn pending_object((location, format): Wanted<'_>, mut opened: Opened) -> PendingFile<'_> {
+    let part = opened.part.take().and_then(Arc::into_inner);
+    let pieces: Vec<_> = part.into_iter().collect();
+    let is_alone = is_without_table((location, format));
+    let state = if is_alone { TableState::Alone } else { TableState::Trying };
+    PendingFile { location, format, opened, filled: pieces.len(), pieces, state }
+}
+
+/// Whether the file seems to be of a format without a table. Opening such a file searches all of it for chunks.
+fn is_without_table((location, format): Wanted<'_>) -> bool {
+    let format = match format {
+        Some(name) => detect::by_name(name).ok(),
+        None => detect::by_suffix(&location.name()),
+    };
+    format.is_some_and(|format| format.open_indexed.is_some())
 }
 
 impl PendingFile<'_> {

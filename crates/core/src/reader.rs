@@ -3,6 +3,7 @@
 //! Reading one record is `plan` -> `read_into`. It uses no thread pool, no queue, no lock and no count of readers.
 //! Reading many records is `read_batch` in `batch`: the same steps for many records.
 
+mod announce;
 mod batch;
 mod damage;
 mod deliver;
@@ -24,6 +25,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Chunk, Decoded, Way};
 use crate::limits::Limits;
+use crate::open::open_shards;
 use crate::pool;
 use crate::shard::{Shard, Source};
 use crate::storage::Distance;
@@ -31,7 +33,7 @@ use crate::storage::file_set::FileSet;
 use crate::storage::remote::ahead::AheadUser;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +54,8 @@ pub struct Reader {
     files: Arc<FileSet>,
     /// Whether some of the files are on servers.
     is_remote: bool,
+    /// Whether some of the files are objects, and not local.
+    has_objects: bool,
     /// Whether recent reads hit the page cache.
     page_cache: PageCacheHint,
     /// The size of recently decoded chunks.
@@ -163,6 +167,7 @@ impl Reader {
         }
         shards.iter().for_each(|shard| shard.retain());
         let is_remote = shards.iter().any(|shard| shard.location().as_url().is_some());
+        let has_objects = shards.iter().any(|shard| shard.path().is_none());
         let limits = shards.first().map_or_else(Limits::default, |shard| shard.options().limits);
         let files = shards.first().map_or_else(|| FileSet::new(&limits), |shard| shard.files().clone());
         Ok(Reader {
@@ -173,6 +178,7 @@ impl Reader {
             limits,
             files,
             is_remote,
+            has_objects,
             page_cache: PageCacheHint::default(),
             expected: ExpectedChunk::default(),
             damage: KnownDamage::default(),
@@ -272,6 +278,25 @@ impl Reader {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Opens objects together that are not open yet. Opened one after the other, each would wait for its server.
+    pub fn open_objects(&self, shards: impl IntoIterator<Item = usize>, cx: &Cx<'_>) -> Result<()> {
+        if !self.has_objects {
+            return Ok(());
+        }
+        let is_closed = |shard: &Shard| shard.opened_source().is_none() && shard.path().is_none();
+        let closed: BTreeSet<_> = shards
+            .into_iter()
+            .filter(|&shard| self.shards.get(shard).is_some_and(|s| is_closed(s)))
+            .collect();
+        let mut closed: Vec<_> = closed.into_iter().map(|shard| &self.shards[shard]).collect();
+        // Each data set has its own options and limits.
+        closed.sort_by_key(|shard| Arc::as_ptr(shard.files()).addr());
+        for of_one in closed.chunk_by(|a, b| Arc::ptr_eq(a.files(), b.files())) {
+            open_shards(&of_one.iter().map(|shard| &***shard).collect::<Vec<_>>(), cx)?;
+        }
+        Ok(())
     }
 
     #[inline]

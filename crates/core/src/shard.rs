@@ -6,9 +6,9 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Format, ReadOptions, Table, TableHome, detect};
 use crate::index_file;
+use crate::storage::buffered::Buffered;
 use crate::storage::file_set::FileSet;
 use crate::storage::location::{Location, Opened};
-use crate::storage::partial::Partial;
 use crate::storage::remote::open::FirstPart;
 use crate::storage::{Mapped, Storage};
 use once_cell::race::OnceBox;
@@ -46,7 +46,7 @@ impl Source {
         cx: &Cx<'_>,
     ) -> Result<Self> {
         let opened = location.open(options.io, first_part(location, format), cx)?;
-        let (format, table) = Source::read_table(&Partial::of(&opened), location, format, options, cx)?;
+        let (format, table) = Source::read_table(&Buffered::of(&opened), location, format, options, cx)?;
         Ok(Source::new(opened, format, table, options))
     }
 
@@ -281,7 +281,12 @@ impl Shard {
         // data set opens it.
         let budget = Budget::new(&self.options.limits, &self.files);
         let cx = Cx { budget: &budget, stop: cx.stop };
-        let source = Source::open(&self.location, self.format.as_deref(), &self.options, &cx)?;
+        self.set_source(Source::open(&self.location, self.format.as_deref(), &self.options, &cx)?)?;
+        self.opened.get().ok_or_else(Error::cancellation)
+    }
+
+    /// Takes the open file. It must have the records of this shard.
+    pub fn set_source(&self, source: Source) -> Result<()> {
         let total = source.table.records();
         if total < self.first + self.records {
             return Err(Error::format("file changed: it has fewer records than before")
@@ -290,10 +295,9 @@ impl Shard {
                 .found(total)
                 .as_change());
         }
-        let source = Box::new(source);
         // If another thread was faster, its result is kept and this one is dropped.
-        let _ = self.opened.set(source);
-        Ok(self.opened.get().expect("it was set just now"))
+        let _ = self.opened.set(Box::new(source));
+        Ok(())
     }
 
     /// Whether no open reader uses this shard.

@@ -130,7 +130,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;
     m.add_function(wrap_pyfunction!(views::concat, m)?)?;
     m.add_function(wrap_pyfunction!(views::mix, m)?)?;
-    m.add_function(wrap_pyfunction!(files::verify_path, m)?)?;
+    m.add_function(wrap_pyfunction!(files::verify_paths, m)?)?;
     m.add_function(wrap_pyfunction!(files::verify_object, m)?)?;
     m.add_function(wrap_pyfunction!(files::verify_bytes, m)?)?;
     Ok(())

@@ -60,6 +60,7 @@ impl Opening {
         files: Vec<(PathBuf, u64, Option<u64>)>,
     ) -> PyResult<Vec<(Location, RecordRange)>> {
         let places = Places::new(self)?;
+        places.prepare(files.iter().map(|(path, ..)| path))?;
         let files = files.into_iter();
         files.map(|(path, start, stop)| Ok((places.location(path)?, RecordRange { start, stop }))).collect()
     }
@@ -184,11 +185,18 @@ fn chunks_of(shard: &Shard, table: &dyn Table) -> anyrecord::Result<u64> {
 }
 
 impl Source {
+    /// Opens the objects that are not open yet, together.
+    fn open_all(&self) -> anyrecord::Result<()> {
+        let shards = 0..self.reader.shards().len();
+        interrupts::with_cx(&self.reader, |cx| self.reader.open_objects(shards, cx))
+    }
+
     fn warnings_of(
         &self,
         warning: impl Fn(&OpenSource) -> Option<&'static str>,
     ) -> PyResult<Vec<(String, &'static str)>> {
         let mut found = Vec::new();
+        self.open_all().map_err(Failure)?;
         for shard in self.reader.shards() {
             let source = interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
             found.extend(warning(source).map(|warning| (shard.name(), warning)));
@@ -256,6 +264,7 @@ impl Source {
         &self,
     ) -> PyResult<Vec<(&'static str, u64, u64, u64, u64, Option<u64>, Option<String>, Option<String>)>> {
         let mut found = Vec::new();
+        self.open_all().map_err(Failure)?;
         for shard in self.reader.shards() {
             let source = interrupts::with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
             let about = source.table.describe();

@@ -28,6 +28,13 @@ impl Places {
         Ok(Places { options: Arc::new(options), store })
     }
 
+    /// Asks for the sizes of files in the store together.
+    pub fn prepare<'p>(&self, paths: impl Iterator<Item = &'p PathBuf>) -> PyResult<()> {
+        let Some(store) = &self.store else { return Ok(()) };
+        let paths: Vec<_> = paths.filter_map(|path| path.to_str()).collect();
+        gil::call_here(|py| store.call_method1(py, "ask_sizes", (paths,)).map(drop))
+    }
+
     /// Where a file is: in the store if there is one, or else a URL, or else a local path.
     pub fn location(&self, path: PathBuf) -> PyResult<Location> {
         match (&self.store, path.to_str()) {

@@ -11,11 +11,11 @@ use anyrecord::Cx;
 use anyrecord::convert::{Shards, Split};
 use anyrecord::error::Error;
 use anyrecord::salvage::{Salvage, report::Report};
+use anyrecord::series::Series;
 use anyrecord::storage::Storage;
-use anyrecord::storage::file::Io;
+use anyrecord::storage::buffered::Buffered;
 use anyrecord::storage::location::Location;
 use anyrecord::storage::memory::Memory;
-use anyrecord::storage::remote::open::FirstPart;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
@@ -55,9 +55,11 @@ fn salvage<'py>(
         let mut salvage = Salvage { writer, shards, strict, threads, progress, saved: 0, before: 0 };
         with_cx(&reading.limits, |cx: &Cx<'_>| -> anyrecord::Result<Vec<_>> {
             let mut reports = Vec::new();
-            for source in &sources {
-                let file = source.open(Io::Plain, FirstPart::Beginning, cx)?.storage;
-                reports.push((file.name().to_owned(), salvage.file(&*file, format, &reading, cx)?));
+            let locations: Vec<_> = sources.iter().collect();
+            let mut files = Series::whole(&locations, format);
+            while let Some(opened) = files.next(cx)? {
+                let file = Buffered::of(&opened);
+                reports.push((file.name().to_owned(), salvage.file(&file, format, &reading, cx)?));
             }
             if let Some(writer) = salvage.writer {
                 salvage.shards.finish(writer)?;
@@ -99,6 +101,7 @@ pub fn salvage_paths<'py>(
     saving: Saving<'py>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let places = Places::new(&saving.reading)?;
+    places.prepare(paths.iter())?;
     let locations = paths.into_iter().map(|path| places.location(path)).collect::<PyResult<_>>()?;
     salvage(py, locations, &saving, saving.total)
 }

@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// How far apart reads should be: a request costs as much time as many bytes.
-const DISTANCE: Distance = Distance { near: 1 << 20, largest: 16 << 20, ..LOCAL };
+const DISTANCE: Distance = Distance { first: 8 << 20, near: 1 << 20, largest: 16 << 20, ahead: 1, ..LOCAL };
 
 /// An object that is read by Python code.
 pub struct StoredFile {

@@ -52,6 +52,14 @@ pub fn named_or_detected(
     }
 }
 
+/// All formats, in the order in which a storage is probed. If it is far away, the one that its name indicates comes
+/// first: others read other parts of it.
+pub fn in_order(storage: &dyn Storage) -> impl Iterator<Item = &'static Format> {
+    let first = by_suffix(storage.name()).filter(|_| storage.distance().is_far());
+    let others = FORMATS.iter().copied().filter(move |f| first.is_none_or(|first| first.name != f.name));
+    first.into_iter().chain(others)
+}
+
 /// Detects the format of a file from its bytes. If no format recognises the bytes, uses the format that the file name
 /// indicates. Opening the file then returns the error of that format.
 pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Result<&'static Format> {
@@ -64,15 +72,17 @@ pub fn detect(storage: &dyn Storage, options: &ReadOptions, cx: &Cx<'_>) -> Resu
                 .hint("pass format= if an empty file is valid")
         });
     }
+    let by_name = |f: &&Format| named.is_some_and(|n| n.name == f.name);
+    let is_far = storage.distance().is_far();
     let mut plausible = Vec::new();
-    for format in FORMATS {
+    for format in in_order(storage) {
         match (format.probe)(storage, options, cx)? {
-            Probe::Yes => return Ok(*format),
-            Probe::Plausible => plausible.push(*format),
+            Probe::Yes => return Ok(format),
+            Probe::Plausible if is_far && by_name(&format) => return Ok(format),
+            Probe::Plausible => plausible.push(format),
             Probe::No => {}
         }
     }
-    let by_name = |f: &&Format| named.is_some_and(|n| n.name == f.name);
     let chosen = plausible.iter().find(|f| by_name(f)).or(plausible.first()).copied().or(named);
     chosen.ok_or_else(|| {
         let names: Vec<_> = FORMATS.iter().map(|f| f.name).collect();

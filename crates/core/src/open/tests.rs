@@ -36,7 +36,8 @@ fn small_tables_are_read_together_and_nothing_else() {
     for io in IOS {
         let files = kinds.into_iter().chain(alone).enumerate();
         let files: Vec<_> = files.map(|(i, (format, count))| file(folder.path(), i, format, count)).collect();
-        let opener = Opener { format: None, options: ReadOptions { io, ..ReadOptions::default() } };
+        let files: Vec<_> = files.iter().map(|(location, _)| (location, None)).collect();
+        let opener = Opener { options: ReadOptions { io, ..ReadOptions::default() } };
         with_cx(Limits::default(), |cx| {
             let mut opening = opener.start(&files, 1, cx).unwrap();
             opener.read_tables(&mut opening, 1, cx).unwrap();

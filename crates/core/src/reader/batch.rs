@@ -18,14 +18,12 @@ use std::sync::{Arc, Mutex};
 
 /// Records planned at once: enough for any training batch, and a bound on the memory for a plan of millions.
 pub(super) const BLOCK: usize = 4096;
-/// As many records of files on servers are announced together. The more, the fewer requests.
-const ANNOUNCED: usize = 1 << 16;
 /// Bytes of decoded chunks held at once, before their records are copied out.
 const HELD_BYTES: usize = 32 << 20;
 /// Stored bytes fetched at once.
-const FETCH_BYTES: u64 = 16 << 20;
+pub(super) const FETCH_BYTES: u64 = 16 << 20;
 /// Records fetched at once: enough for the queue of any disk, and few enough to be decoded while the next are fetched.
-const WAVE: usize = 256;
+pub(super) const WAVE: usize = 256;
 /// How many fetched waves may wait to be decoded.
 const WAVES_HELD: usize = 4;
 /// How many records ahead a table entry is prefetched, and how many records ahead the bytes of a record.
@@ -73,35 +71,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Announces that records will be read soon. If recent reads missed the page cache, the disk begins to read their
-    /// bytes.
-    pub fn will_read(&self, indices: &[u64], cx: &Cx<'_>) {
-        if self.is_warm() {
-            return;
-        }
-        for indices in indices.chunks(if self.is_remote { ANNOUNCED } else { BLOCK }) {
-            let Ok(plans) = self.plan_all(indices, cx) else { return };
-            self.prefetch_batch(plans.iter());
-            fetch_ahead(&plans);
-        }
-    }
-
-    /// Sends the requests of a batch together, if it would be fetched in several steps.
-    fn request_together(&self, plans: &[Plan<'_>]) {
-        let Some((most, _)) = self.readahead() else { return };
-        let is_one_step = plans.len() <= WAVE && plans.iter().all(|plan| plan.chunk().is_none());
-        let mut bytes = 0;
-        let fits = |plan: &&Plan<'_>| {
-            bytes += plan.stored().map_or(0, |range| range.end.saturating_sub(range.start));
-            bytes <= most
-        };
-        let count = plans.iter().take_while(fits).count();
-        if plans.len() > 1 && !(is_one_step && bytes <= FETCH_BYTES) {
-            fetch_ahead(&plans[..count]);
-        }
-    }
-
-    fn plan_all(&self, indices: &[u64], cx: &Cx<'_>) -> Result<Vec<Plan<'_>>> {
+    pub(super) fn plan_all(&self, indices: &[u64], cx: &Cx<'_>) -> Result<Vec<Plan<'_>>> {
+        self.open_objects(indices.iter().filter_map(|&index| Some(self.shard_of(index).ok()?.0)), cx)?;
         let mut plans = Vec::with_capacity(indices.len());
         for (i, &index) in indices.iter().enumerate() {
             if let Some(&next) = indices.get(i + ENTRIES_AHEAD)
@@ -143,7 +114,7 @@ impl Reader {
     }
 
     /// Fetches cold ranges together, if recent reads missed the page cache and a check of some ranges finds a cold one.
-    fn prefetch_batch<'p, 'a: 'p>(&self, plans: impl Iterator<Item = &'p Plan<'a>>) {
+    pub(super) fn prefetch_batch<'p, 'a: 'p>(&self, plans: impl Iterator<Item = &'p Plan<'a>>) {
         if self.page_cache.is_warm() {
             return;
         }
@@ -405,19 +376,6 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
         fill(plan, place, By::Map, cx).map_err(|e| plan.attribute(e))?;
     }
     Ok(())
-}
-
-/// Lets storages that are far away begin to fetch what will be read.
-fn fetch_ahead(plans: &[Plan<'_>]) {
-    let mut ranges: Vec<_> = plans
-        .iter()
-        .filter(|plan| !plan.source.is_mapped() && plan.source.storage().distance().is_far())
-        .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
-        .collect();
-    ranges.sort_unstable_by_key(|(shard, range, _)| (*shard, range.start));
-    for of_one in ranges.chunk_by(|a, b| a.0 == b.0) {
-        of_one[0].2.storage().will_need(&mut of_one.iter().map(|(_, range, _)| range.clone()));
-    }
 }
 
 /// The stored bytes of the chunks that are not in memory, from all files together. The plans are sorted by file.

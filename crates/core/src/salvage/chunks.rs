@@ -7,8 +7,8 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Chunk, Decoded, Format, ReadOptions, SalvageTable, Table};
 use crate::parallel;
-use crate::storage::Storage;
 use crate::storage::window::Window;
+use crate::storage::{Distance, Storage};
 use std::ops::Range;
 
 /// About how many decoded bytes each thread holds.
@@ -189,6 +189,15 @@ impl Storage for Part<'_> {
 
     fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         self.storage.read_at(self.range.start + at, out, cx)
+    }
+
+    fn distance(&self) -> Distance {
+        self.storage.distance()
+    }
+
+    fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
+        let base = self.range.start;
+        self.storage.will_need(&mut ranges.map(|range| base + range.start..base + range.end));
     }
 
     fn unchanged(&self) -> Result<()> {

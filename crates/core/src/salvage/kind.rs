@@ -24,10 +24,10 @@ pub fn find(
         return detect::by_name(name);
     }
     let mut plausible = None;
-    for format in detect::FORMATS {
+    for format in detect::in_order(storage) {
         match (format.probe)(storage, options, cx)? {
-            Probe::Yes => return Ok(*format),
-            Probe::Plausible => plausible = plausible.or(Some(*format)),
+            Probe::Yes => return Ok(format),
+            Probe::Plausible => plausible = plausible.or(Some(format)),
             Probe::No => {}
         }
     }

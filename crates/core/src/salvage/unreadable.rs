@@ -3,8 +3,9 @@
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
-use crate::storage::Storage;
+use crate::storage::{Distance, Storage};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// The part of a file that is read again after a failed read. Disks fail in blocks of this size.
@@ -76,6 +77,14 @@ impl Storage for Readable<'_> {
             (out, at) = (later, at + in_block);
         }
         Ok(())
+    }
+
+    fn distance(&self) -> Distance {
+        self.storage.distance()
+    }
+
+    fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
+        self.storage.will_need(ranges);
     }
 
     fn unchanged(&self) -> Result<()> {

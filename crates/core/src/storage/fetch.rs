@@ -16,6 +16,9 @@ use super::{ReadOp, Storage};
 use super::{cold, direct};
 use crate::cx::Cx;
 use crate::error::Error;
+use crate::parallel;
+use crate::process;
+use std::sync::Mutex;
 
 /// Ranges of one storage.
 pub struct Fetch<'s, 'o> {
@@ -69,10 +72,30 @@ pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
         read_direct(directs, cx)?;
         cold::read_files(cached, cx)?;
     }
-    for (number, job) in others {
+    read_others(others, cx)?;
+    transfer.finish(cx)
+}
+
+/// Threads that read storages far away. They mostly wait.
+const READERS: usize = 16;
+
+/// Reads storages that share no queue. Those that are far away are read in several threads.
+fn read_others(jobs: Vec<(usize, &mut Fetch<'_, '_>)>, cx: &Cx<'_>) -> Result<(), Failed> {
+    let (far, near): (Vec<_>, Vec<_>) =
+        jobs.into_iter().partition(|(_, job)| job.storage.distance().is_far());
+    for (number, job) in near {
         job.storage.read_many(&mut job.ops, cx).map_err(|error| (number, error))?;
     }
-    transfer.finish(cx)
+    let Some((first, _)) = far.first() else { return Ok(()) };
+    // A forked child starts no short-lived threads, see `open`.
+    let (first, threads) = (*first, if process::generation() > 0 { 1 } else { READERS });
+    let far: Vec<_> = far.into_iter().map(|(number, job)| (number, Mutex::new(job))).collect();
+    let read = parallel::for_each(&far, threads, cx, |(number, job), cx| {
+        let mut job = job.lock().map_err(|_| Error::cancellation())?;
+        let job = &mut **job;
+        Ok(job.storage.read_many(&mut job.ops, cx).map_err(|error| (*number, error)))
+    });
+    read.map_err(|error| (first, error))?.into_iter().collect()
 }
 
 /// A job that is a local file.

@@ -90,8 +90,8 @@ impl Location {
         }
     }
 
-    /// Opens the location, within the limits of its data set. `part` is the part of a remote object to fetch with the
-    /// same request.
+    /// Opens the location, within the limits of its data set. `part` is the part of an object to fetch, with the same
+    /// request if possible.
     pub fn open(&self, io: Io, part: FirstPart, cx: &Cx<'_>) -> Result<Opened> {
         let files = cx.budget.files();
         match self {
@@ -106,7 +106,7 @@ impl Location {
                 let (map_flag, mapped) = (file.map_flag(), file.clone().into_mapped());
                 Ok(Opened { mapped, map_flag, handle, warning, ..Opened::new(file) })
             }
-            Location::Handed(storage) => Ok(Opened::new(storage.clone())),
+            Location::Handed(storage) => Opened::with_part(storage.clone(), part, cx),
         }
     }
 
@@ -148,6 +148,20 @@ impl Opened {
     /// A storage that is always read.
     fn new(storage: Arc<dyn Storage>) -> Self {
         Opened { storage, mapped: None, map_flag: None, handle: None, warning: None, part: None }
+    }
+
+    /// A storage of the caller. If it is far away, a part of it is read now.
+    fn with_part(storage: Arc<dyn Storage>, part: FirstPart, cx: &Cx<'_>) -> Result<Self> {
+        let mut opened = Self::new(storage);
+        let size = opened.storage.len();
+        if opened.storage.distance().is_far() && size > 0 {
+            let length = size.min(objects::PART);
+            let at = if part == FirstPart::End { size - length } else { 0 };
+            let mut fetched = FetchedRange::empty(at..at + length)?;
+            opened.storage.read_at(at, &mut fetched.bytes, cx)?;
+            opened.part = Some(Arc::new(fetched));
+        }
+        Ok(opened)
     }
 
     /// Frees the bytes that came with opening.

@@ -14,7 +14,8 @@
 //! | `direct`, `aligned`, `uring` | O_DIRECT reads, which bypass the page cache, many in flight (Linux) |
 //! | [`handles`], [`file_set`] | the limit on open file descriptors; what the files of a data set share |
 //! | [`memory`] | bytes that are already in memory |
-//! | [`partial`] | a storage of which some ranges are in memory, while it is being opened |
+//! | [`partial`] | the ranges of a storage that are in memory, while many files are opened together |
+//! | [`buffered`] | a storage far away, of which some parts are in memory |
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
 //! | [`window`] | reading from front to back, in large pieces or skipping |
 //! | [`remote`] | objects in object stores and on web servers |
@@ -27,6 +28,7 @@
 
 #[cfg(target_os = "linux")]
 mod aligned;
+pub mod buffered;
 #[cfg(target_os = "linux")]
 mod cold;
 #[cfg(target_os = "linux")]

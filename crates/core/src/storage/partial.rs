@@ -1,10 +1,9 @@
-//! A storage with some ranges in memory. A read of another range goes to the storage below, or it fails and the range is
-//! noted as missing.
+//! A storage of which only some ranges can be read, because they are in memory. A read of another range fails, and the
+//! range is noted as missing.
 //!
 //! Opening a file reads a few ranges, and each range says where the next one is. This storage lets many files be opened
 //! together: every opening runs until a range is missing, and then the missing ranges of all files are fetched together.
 
-use super::location::Opened;
 use super::{Distance, ReadOp, Storage};
 use crate::bytes;
 use crate::cx::Cx;
@@ -29,57 +28,55 @@ impl FetchedRange {
         let bytes = bytes::zeroed("part of a file", range.end - range.start)?;
         Ok(FetchedRange { at: range.start, bytes })
     }
+
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
+        self.at + self.bytes.len() as u64
+    }
+
+    /// Some of the bytes. None if it does not hold all of them.
+    pub fn get(&self, at: u64, length: usize) -> Option<&[u8]> {
+        let begin = usize::try_from(at.checked_sub(self.at)?).ok()?;
+        self.bytes.get(begin..begin.checked_add(length)?)
+    }
 }
 
-/// A storage with some pieces in memory.
+/// The pieces of a storage that are in memory.
 pub struct Partial<'a> {
     storage: &'a dyn Storage,
     pieces: &'a [FetchedRange],
-    /// The ranges that reads needed and no piece holds. None: such ranges are read from the storage.
-    missing: Option<Mutex<Vec<Range<u64>>>>,
+    /// The ranges that reads needed and no piece holds.
+    missing: Mutex<Vec<Range<u64>>>,
 }
 
 impl<'a> Partial<'a> {
-    /// The part of a storage that came with opening it is in memory.
-    pub fn of(opened: &'a Opened) -> Self {
-        Partial::and_rest(&*opened.storage, opened.part.as_deref().map_or(&[], std::slice::from_ref))
-    }
-
     /// Only the pieces can be read. Other reads fail, and their ranges are noted as missing.
-    pub fn only(storage: &'a dyn Storage, pieces: &'a [FetchedRange]) -> Self {
-        Partial { storage, pieces, missing: Some(Mutex::default()) }
-    }
-
-    /// Other ranges than the pieces are read from the storage.
-    pub fn and_rest(storage: &'a dyn Storage, pieces: &'a [FetchedRange]) -> Self {
-        Partial { storage, pieces, missing: None }
+    pub fn new(storage: &'a dyn Storage, pieces: &'a [FetchedRange]) -> Self {
+        Partial { storage, pieces, missing: Mutex::default() }
     }
 
     /// Whether a read needed a range that no piece holds.
     pub fn is_missing_something(&self) -> bool {
-        let missing = self.missing.as_ref().and_then(|missing| missing.lock().ok());
-        missing.is_some_and(|missing| !missing.is_empty())
+        self.missing.lock().is_ok_and(|missing| !missing.is_empty())
     }
 
     /// The ranges that reads needed and no piece holds, in whole blocks.
     pub fn into_missing(self) -> Vec<Range<u64>> {
-        let mut missing = self.missing.and_then(|missing| missing.into_inner().ok()).unwrap_or_default();
+        let mut missing = self.missing.into_inner().unwrap_or_default();
         missing.sort_unstable_by_key(|range| range.start);
         missing.dedup();
         missing
     }
 
-    fn find(&self, at: u64, length: usize) -> Option<&'a [u8]> {
-        self.pieces.iter().find_map(|piece| {
-            let begin = usize::try_from(at.checked_sub(piece.at)?).ok()?;
-            piece.bytes.get(begin..begin.checked_add(length)?)
-        })
-    }
-
-    /// The range of the read, extended to whole blocks.
+    /// The range of the read, extended to whole blocks. If the storage is far away, it is extended to the next piece: a
+    /// table before the end of a file is read in many small pieces, and each would be a request.
     fn blocks(&self, op: &ReadOp<'_>) -> Range<u64> {
         let (begin, end) = (op.at / BLOCK * BLOCK, op.at.saturating_add(op.out.len() as u64));
-        let end = end.checked_next_multiple_of(BLOCK).unwrap_or(end).min(self.storage.len());
+        let next = self.pieces.iter().map(|piece| piece.at).filter(|&at| at >= end).min();
+        let end = match next.filter(|_| self.storage.distance().is_far()) {
+            Some(next) => next,
+            None => end.checked_next_multiple_of(BLOCK).unwrap_or(end).min(self.storage.len()),
+        };
         begin..end.max(begin)
     }
 }
@@ -97,32 +94,23 @@ impl Storage for Partial<'_> {
         self.read_many(&mut [ReadOp { at, out }], cx)
     }
 
-    fn read_many(&self, ops: &mut [ReadOp<'_>], cx: &Cx<'_>) -> Result<()> {
-        let mut others = Vec::new();
+    fn read_many(&self, ops: &mut [ReadOp<'_>], _cx: &Cx<'_>) -> Result<()> {
+        let mut is_whole = true;
         for op in ops {
-            match self.find(op.at, op.out.len()) {
-                Some(found) => op.out.copy_from_slice(found),
-                None => others.push(ReadOp { at: op.at, out: &mut *op.out }),
+            if let Some(found) = self.pieces.iter().find_map(|piece| piece.get(op.at, op.out.len())) {
+                op.out.copy_from_slice(found);
+                continue;
+            }
+            is_whole = false;
+            if let Ok(mut missing) = self.missing.lock() {
+                missing.push(self.blocks(op));
             }
         }
-        match &self.missing {
-            _ if others.is_empty() => Ok(()),
-            None => self.storage.read_many(&mut others, cx),
-            Some(missing) => {
-                if let Ok(mut missing) = missing.lock() {
-                    missing.extend(others.iter().map(|op| self.blocks(op)));
-                }
-                Err(Error::cancellation())
-            }
-        }
+        if is_whole { Ok(()) } else { Err(Error::cancellation()) }
     }
 
     fn distance(&self) -> Distance {
         self.storage.distance()
-    }
-
-    fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
-        self.storage.will_need(ranges);
     }
 
     fn unchanged(&self) -> Result<()> {
@@ -144,7 +132,7 @@ mod tests {
         let cx = for_tests(Limits::default());
         let pieces = [4096..8192, 8192..10_000]
             .map(|range: Range<usize>| FetchedRange { at: range.start as u64, bytes: bytes[range].to_vec() });
-        let partial = Partial::only(&whole, &pieces);
+        let partial = Partial::new(&whole, &pieces);
         let mut out = [0; 100];
         partial.read_at(5000, &mut out, &cx).unwrap();
         assert_eq!(out, bytes[5000..5100]);
@@ -158,19 +146,5 @@ mod tests {
         assert!(partial.read_at(u64::MAX, &mut out, &cx).is_err());
         let last = u64::MAX / BLOCK * BLOCK;
         assert_eq!(partial.into_missing(), [0..8192, 8192..10_000, last..last]);
-    }
-
-    #[test]
-    fn what_no_piece_has_is_read_from_the_storage() {
-        let whole = Memory::new("data", b"0123456789".to_vec());
-        let pieces = [FetchedRange { at: 2, bytes: b"abc".to_vec() }];
-        let partial = Partial::and_rest(&whole, &pieces);
-        let (mut first, mut second) = ([0; 2], [0; 2]);
-        let mut ops = [(3, &mut first), (4, &mut second)].map(|(at, out)| ReadOp { at, out: &mut out[..] });
-        let cx = for_tests(Limits::default());
-        partial.read_many(&mut ops, &cx).unwrap();
-        assert_eq!((&first, &second), (b"bc", b"45"));
-        assert!(partial.read_at(9, &mut [0; 2], &cx).is_err());
-        assert!(partial.into_missing().is_empty());
     }
 }

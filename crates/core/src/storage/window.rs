@@ -7,6 +7,7 @@ use super::{Distance, Storage, read_to_end_of};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
+use std::ops::Range;
 
 /// The size of pieces: small enough for the processor's cache.
 const PIECE: u64 = 1 << 20;
@@ -24,6 +25,8 @@ pub struct Window<'a> {
     ahead: u64,
     /// How far apart reads of the storage should be.
     distance: Distance,
+    /// What the storage was told to fetch for the next read.
+    announced: Range<u64>,
 }
 
 impl<'a> Window<'a> {
@@ -37,6 +40,7 @@ impl<'a> Window<'a> {
             last: 0,
             ahead: storage.distance().first,
             distance: storage.distance(),
+            announced: 0..0,
         }
     }
 
@@ -71,6 +75,12 @@ impl<'a> Window<'a> {
     fn fill(&mut self, what: &'static str, at: u64, length: u64) -> Result<()> {
         self.cx.check()?;
         let follows = at.abs_diff(self.last) <= self.distance.near;
+        let held = self.begin + self.buffer.len() as u64;
+        let (at, length) = match at.checked_sub(held) {
+            // What was announced is read, even if a little of it is not needed: the storage keeps it until then.
+            Some(gap) if gap <= self.distance.near && self.announced.contains(&held) => (held, length + gap),
+            _ => (at, length),
+        };
         let wanted = if follows { self.ahead.max(length) } else { length };
         if follows {
             self.ahead = (2 * self.ahead).min(self.distance.largest);
@@ -90,9 +100,9 @@ impl<'a> Window<'a> {
         bytes::reserve_bytes(what, &mut self.buffer, wanted)?;
         if follows && self.distance.is_far() {
             // The next window is on its way while this one is used.
-            let (end, size) = (at + wanted, self.storage.len());
-            let windows = [at..end, end..size.min(end.saturating_add(self.ahead))];
-            self.storage.will_need(&mut windows.into_iter());
+            let (begin, end, size) = (at + self.buffer.len() as u64, at + wanted, self.storage.len());
+            self.announced = end..size.min(end.saturating_add(self.ahead));
+            self.storage.will_need(&mut [begin..end, self.announced.clone()].into_iter());
         }
         read_to_end_of(self.storage, &mut self.buffer, at, wanted, self.cx)
     }
@@ -120,7 +130,10 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::limits::Limits;
+    use crate::storage::LOCAL;
     use crate::storage::file_set::FileSet;
+    use std::collections::BTreeSet;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     /// Counts the reads and the bytes read. Every byte is its offset modulo 251.
@@ -129,6 +142,9 @@ mod tests {
         size: u64,
         reads: AtomicU64,
         bytes: AtomicU64,
+        /// Whether it is far away. Then it notes which bytes were announced and not read since then.
+        is_far: bool,
+        announced: Mutex<BTreeSet<u64>>,
     }
 
     impl Storage for Counting {
@@ -141,8 +157,16 @@ mod tests {
         fn read_at(&self, at: u64, out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
             self.reads.fetch_add(1, Relaxed);
             self.bytes.fetch_add(out.len() as u64, Relaxed);
+            self.announced.lock().unwrap().retain(|byte| !(at..at + out.len() as u64).contains(byte));
             (at..).zip(out).for_each(|(at, byte)| *byte = (at % 251) as u8);
             Ok(())
+        }
+        fn distance(&self) -> Distance {
+            let far = Distance { first: 1000, near: 300, largest: 4000, ahead: 1 };
+            if self.is_far { far } else { LOCAL }
+        }
+        fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {
+            self.announced.lock().unwrap().extend(ranges.flatten());
         }
     }
 
@@ -177,6 +201,25 @@ mod tests {
         for length in [1000, 100_000, 1_000_000, 3_000_000] {
             let (_, bytes) = read(64 << 20, length, length);
             assert!(bytes < 66 << 20, "{bytes} bytes in pieces of {length}");
+        }
+    }
+
+    #[test]
+    fn what_was_announced_is_read() {
+        let limits = Limits::default();
+        let files = FileSet::new(&limits);
+        let budget = Budget::new(&limits, &files);
+        let cx = Cx::new(&budget);
+        for (step, length) in [(7, 7), (100, 12), (250, 12), (310, 12), (290, 290), (5000, 5000)] {
+            let storage = Counting { size: 30_000, is_far: true, ..Counting::default() };
+            let mut window = Window::new(&storage, &cx);
+            for at in (0..storage.size - length + 1).step_by(step as usize) {
+                assert!(is_right(at, window.get("piece", at, length).unwrap()), "{at}");
+            }
+            let left = storage.announced.lock().unwrap();
+            // What lies behind the last request may be left.
+            let last = storage.size - storage.size % step;
+            assert!(left.iter().all(|&byte| byte >= last), "{step}, {length}: {:?}", left.first());
         }
     }
 

@@ -10,6 +10,7 @@ use crate::reader::Reader;
 pub fn chunk_records(reader: &Reader, cx: &Cx<'_>) -> Result<Option<u64>> {
     // `full`: the records of a chunk in files of several chunks. `only`: the most records in a file of one chunk.
     let (mut full, mut only) = (None, 0);
+    reader.open_objects(0..reader.shards().len(), cx)?;
     for shard in reader.shards().iter().filter(|shard| shard.records() > 0) {
         let table = &shard.source(cx)?.table;
         let (first, _) = table.locate(0)?;

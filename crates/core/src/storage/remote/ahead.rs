@@ -139,6 +139,23 @@ struct State {
     wanted: BTreeMap<u64, u64>,
 }
 
+impl State {
+    /// Removes a range from those that will be read.
+    fn was_read(&mut self, range: &Range<u64>) {
+        while let Some((&begin, &end)) =
+            self.wanted.range(..range.end).next_back().filter(|(_, end)| **end > range.start)
+        {
+            self.wanted.remove(&begin);
+            if end > range.end {
+                self.wanted.insert(range.end, end);
+            }
+            if begin < range.start {
+                self.wanted.insert(begin, range.start);
+            }
+        }
+    }
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
         let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner).take();
@@ -264,9 +281,7 @@ impl Block {
             stats.waited(begun.elapsed());
         }
         out.copy_from_slice(&state.bytes[needed - out.len()..needed]);
-        while let Some((&begin, _)) = state.wanted.range(range.start..range.end).next() {
-            state.wanted.remove(&begin);
-        }
+        state.was_read(&range);
         Ok(true)
     }
 
@@ -307,4 +322,25 @@ fn start(file: &RemoteFile, block: &Arc<Block>) -> Result<()> {
     });
     *block.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(wanted: &[(u64, u64)], read: &[Range<u64>]) -> Vec<(u64, u64)> {
+        let mut state = State { wanted: wanted.iter().copied().collect(), ..State::default() };
+        read.iter().for_each(|range| state.was_read(range));
+        state.wanted.into_iter().collect()
+    }
+
+    #[test]
+    fn what_was_read_is_wanted_no_more() {
+        assert_eq!(left(&[(0, 10), (20, 30)], &[0..10]), [(20, 30)]);
+        assert_eq!(left(&[(0, 10), (20, 30)], &[0..4]), [(4, 10), (20, 30)]);
+        assert_eq!(left(&[(0, 10), (20, 30)], &[5..25]), [(0, 5), (25, 30)]);
+        assert_eq!(left(&[(0, 30)], &[10..20]), [(0, 10), (20, 30)]);
+        assert_eq!(left(&[(0, 30)], &[20..30, 0..10, 10..20]), []);
+        assert_eq!(left(&[(5, 10)], &[0..5, 10..20]), [(5, 10)]);
+    }
 }

@@ -6,16 +6,17 @@ use super::request::Object;
 use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::storage::file_set::FileSet;
 use crate::storage::partial::FetchedRange;
 use crate::storage::stats::Stats;
+use bytes::Bytes;
 use object_store::GetRange;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes that come with opening: enough for the tables of most files, and less than a round trip costs.
-const PART: u64 = 128 << 10;
+pub const PART: u64 = 128 << 10;
 
 /// Which part of an object to fetch when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +79,20 @@ async fn open_one(
             FirstPart::Beginning => GetRange::Bounded(0..PART),
             FirstPart::End => GetRange::Suffix(PART),
         };
-        object.open(&range).await
+        let (identity, at, mut bytes) = object.open(&range).await?;
+        if !bytes.is_empty() || identity.size == 0 {
+            return Ok((identity, FetchedRange { at, bytes }));
+        }
+        // The store cannot send the end of an object of unknown size. Now its size is known.
+        let range = identity.size.saturating_sub(PART)..identity.size;
+        let at = range.start;
+        let take = |piece: Bytes| {
+            bytes.extend_from_slice(&piece);
+            Ok(())
+        };
+        object.read(range, &identity, take).await?;
+        Ok((identity, FetchedRange { at, bytes }))
     };
-    let (identity, at, bytes) = open.await.map_err(|error| error.in_file(url.shown()))?;
-    Ok((RemoteFile::new(url, options, identity, &files), FetchedRange { at, bytes }))
+    let (identity, part) = open.await.map_err(|error: Error| error.in_file(url.shown()))?;
+    Ok((RemoteFile::new(url, options, identity, &files), part))
 }
