@@ -237,6 +237,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "this is a list of ranges")]
     fn a_large_read_takes_only_what_is_not_in_memory() {
         let far = Far::default();
         let pieces = [piece(0..1000), piece(SIZE - 1000..SIZE)];

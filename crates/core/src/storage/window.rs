@@ -162,7 +162,7 @@ mod tests {
             Ok(())
         }
         fn distance(&self) -> Distance {
-            let far = Distance { first: 1000, near: 300, largest: 4000, ahead: 1 };
+            let far = Distance { first: 1000, near: 300, largest: 4000, ahead: 1, ..LOCAL };
             if self.is_far { far } else { LOCAL }
         }
         fn will_need(&self, ranges: &mut dyn Iterator<Item = Range<u64>>) {

@@ -335,6 +335,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "these are lists of ranges")]
     fn what_was_read_is_wanted_no_more() {
         assert_eq!(left(&[(0, 10), (20, 30)], &[0..10]), [(20, 30)]);
         assert_eq!(left(&[(0, 10), (20, 30)], &[0..4]), [(4, 10), (20, 30)]);
