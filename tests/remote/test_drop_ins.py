@@ -96,7 +96,9 @@ def test_ffrecord_reader(server: Played) -> None:
         with FileReader(source) as reader:
             assert reader.read_one(3).tobytes() == RECORDS[3]
             assert [sample.tobytes() for sample in reader.read([5, 1])] == [RECORDS[5], RECORDS[1]]
+            server.clear()
             reader.validate()
+            assert server.requests == len(reader.fnames)  # only the tables
     assert reader.fnames == [server.url("data/a.ffr"), server.url("data/b.ffr")]
     with open("a.ffr", "wb") as file:
         file.write(file_of("ffrecord"))

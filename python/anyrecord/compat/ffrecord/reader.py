@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import anyrecord
 from anyrecord.compat._types import StrPath, exact, files_in, is_url, name_of, shown, split_query
-from anyrecord.compat.ffrecord.table import Table, read_table
+from anyrecord.compat.ffrecord.table import Table, check_tables, read_table
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileReader", "checkFsAlign"]
@@ -86,8 +86,7 @@ class FileReader:
 
     def validate(self) -> None:
         """Verifies the checksums of the tables of all files."""
-        for path in self._fnames:
-            read_table(path, check=True)
+        check_tables(self._fnames)
 
     def get_offsets(self, file_index: SupportsIndex) -> NDArray[np.int64]:
         """Returns the offset of each sample in a file, then the size of the file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import anyrecord
 from anyrecord.compat._types import exact, is_url
 from anyrecord.compat.runtime_errors import MismatchError, TruncatedFileError
 
-__all__ = ["Table", "read_table"]
+__all__ = ["Table", "check_tables", "read_table"]
 
 _HEADER_BYTES = 12
 _ENTRY_BYTES = 12
@@ -54,6 +55,15 @@ def read_table(path: str, *, check: bool) -> Table:
                 found=f"{computed:#010x}",
             )
     return Table(checksums.astype(np.uint32), np.append(offsets, size).astype(np.int64))
+
+
+def check_tables(paths: Sequence[str]) -> None:
+    """Verifies the checksums of the tables of files. Opening does that for objects, all of them together."""
+    if urls := [exact(path) for path in paths if is_url(path)]:
+        anyrecord.open(urls, format="ffrecord").close()
+    for path in paths:
+        if not is_url(path):
+            read_table(path, check=True)
 
 
 def _table_of_url(path: str, check: bool) -> Table:
