@@ -142,6 +142,10 @@ impl Object {
             }
             Ok(Err(error)) => {
                 let failed = of_request(&error, &answer, self.store.kind);
+                if matches!(error, object_store::Error::NotSupported { .. }) && answer.status.is_none() {
+                    // The store refused it without asking the server.
+                    self.stats.requests.fetch_sub(1, Relaxed);
+                }
                 if failed.again == Again::Overloaded {
                     self.store.gate.overloaded();
                 }
