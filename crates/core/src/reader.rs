@@ -116,7 +116,13 @@ impl Plan<'_> {
     /// How many bytes of the file have to be read.
     #[inline]
     fn stored_bytes(&self) -> u64 {
-        self.stored().map_or(0, |range| range.end.saturating_sub(range.start))
+        match &self.place {
+            PlannedRead::Stored(Way::Plain(range) | Way::Alone { stored: range, .. }) => {
+                range.end.saturating_sub(range.start)
+            }
+            PlannedRead::Stored(Way::Shared(chunk, _)) => chunk.stored.end.saturating_sub(chunk.stored.start),
+            PlannedRead::Kept(_) => 0,
+        }
     }
 
     /// Prefetches the beginning of the record's bytes into the processor's cache. Meanwhile the caller can allocate
@@ -411,6 +417,8 @@ impl Reader {
     }
 
     /// Reads a record of known size into `out`.
+    // As a call of its own it would take 25 more instructions.
+    #[inline(always)]
     pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         let is_called =
             !self.page_cache.is_warm() && plan.source.mapped().is_some_and(|mapped| mapped.has_descriptor());
