@@ -312,7 +312,12 @@ impl View {
                 View::Range { start: along(*first, *by, start), step: times(*by)?, len }
             }
             View::Slice { of, start: first, step: by, .. } => {
-                View::Slice { of: of.clone(), start: along(*first, *by, start), step: times(*by)?, len }
+                let (start, step) = (along(*first, *by, start), times(*by)?);
+                match (start, step, len) == (0, 1, of.len()) {
+                    // Reversed twice. A pickle has no number for it, so there must be no layer for it either.
+                    true => (**of).clone(),
+                    false => View::Slice { of: of.clone(), start, step, len },
+                }
             }
             View::Concat(parts) if step == 1 && self.size().depth > SHALLOW => cut(parts, start, len)?,
             View::Concat(_) | View::Shuffled { .. } | View::Mixed(_) => {

@@ -116,6 +116,14 @@ proptest! {
     }
 }
 
+#[test]
+fn a_view_that_is_reversed_twice_is_the_view_again() {
+    let shuffled = View::all(9).shuffle(Order::new(9, 1, 0, None).unwrap()).unwrap();
+    let reversed = shuffled.slice(8, -1, 9).unwrap();
+    assert_ne!(reversed, shuffled);
+    assert_eq!(reversed.slice(8, -1, 9).unwrap(), shuffled);
+}
+
 fn stays_inside(numbers: &[i128]) -> std::result::Result<(), TestCaseError> {
     if let Ok(view) = View::from_numbers(numbers, 10) {
         let ends = (0..view.len()).take(50).chain((0..view.len()).rev().take(50));
