@@ -109,7 +109,7 @@ class Unchanged:
 
     def holds(self) -> bool:
         """Whether all paths still name the same files."""
-        return self._now() == self._before
+        return len(self._before) == len(self._paths) and self._now() == self._before
 
     def __enter__(self) -> None:
         pass

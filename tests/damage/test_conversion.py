@@ -112,5 +112,5 @@ def test_map_leaves_out_and_a_warning_that_is_an_error_stops_it(tmp_path: Path) 
 
 def test_options_of_open_records_are_given_to_open(tmp_path: Path) -> None:
     records = anyrecord.open(source("ffrecord", tmp_path), on_error="skip")
-    with pytest.raises(ValueError, match=r"on_error= and max_errors= are for paths"):
+    with pytest.raises(ValueError, match=r"on_error=, max_errors= and storage= are for paths"):
         anyrecord.convert(records, tmp_path / "a.ffr", on_error="skip")
