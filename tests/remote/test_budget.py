@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import anyrecord
 import pytest
@@ -52,18 +51,6 @@ def test_a_large_part_has_its_tries_again_after_each_mebibyte() -> None:
         server.clear()
         server.play(faults.truncate((1 << 20) + 5), number=range(1, 6))
         assert records[1] == record
-
-
-def test_waiting_for_other_requests_costs_no_budget() -> None:
-    """If it did, the last of many requests would have no time left for its retry."""
-    own: dict[str, Any] = {"max_requests": 1, "merge_gap": 0, "part_size": 4096, "retry_timeout": "900ms"}
-    with Played({"a.ffr": file_of()}, latency=0.01) as server:
-        records = anyrecord.open(server.url("a.ffr"), storage={**server.storage, **QUICK, **own})
-        server.clear()
-        # 120 requests one after the other take more than a second. Each by itself has far less to do.
-        server.play(faults.slow_down(), number=118)
-        assert records[list(range(59, 0, -1))] == RECORDS[59:0:-1]
-        assert server.requests > 119
 
 
 def test_a_page_of_a_listing_that_fails_is_asked_for_again_and_not_the_whole_listing() -> None:
