@@ -15,7 +15,8 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// A server that has never answered is given up after this time: its name is probably wrong.
 const UNREACHABLE: Duration = Duration::from_secs(10);
@@ -288,4 +289,41 @@ fn stalled() -> Failed {
     Failed::later(
         error.hint("it is too slow, or gone: see the storage options read_timeout and retry_timeout"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::remote::options::StorageOptions;
+    use crate::storage::remote::stores;
+    use object_store::client::{HttpError, HttpErrorKind};
+    use std::sync::atomic::AtomicUsize;
+
+    /// Time stands still here, unless all tasks wait.
+    #[test]
+    fn waiting_for_other_requests_costs_no_time_of_the_budget() {
+        let options = [("max_requests", "1"), ("retry_timeout", "60s")];
+        let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let options = StorageOptions::new(options).unwrap();
+        let url = RemoteUrl::parse("memory://budget").unwrap();
+        let object = Object::new(&url, stores::of(&url, &options).unwrap(), &Arc::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let tried = AtomicUsize::new(0);
+        let fails_once = || async {
+            if tried.fetch_add(1, Relaxed) > 0 {
+                return Ok(());
+            }
+            let broken = HttpError::new(HttpErrorKind::Request, std::io::Error::other("broken"));
+            Err(object_store::Error::Generic { store: "test", source: Box::new(broken) })
+        };
+        let result = runtime.unwrap().block_on(async {
+            let permit = object.store.gate.enter().await;
+            let other = async {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                drop(permit);
+            };
+            tokio::join!(object.request(fails_once), other).0
+        });
+        assert!(result.is_ok() && tried.into_inner() == 2);
+    }
 }
