@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyrecord
 import pytest
 from anyrecord import Records
 from conformance.formats import FIRST_CASES, Case
 from conformance.storages import CUTS, RECORDS, Stored
 
 from . import places
+from .files import bytes_of
 from .places import Place
 
 
 def file_of(case: Case, records: tuple[bytes, ...]) -> bytes:
     """The bytes of a file."""
-    out = io.BytesIO()
-    with anyrecord.create(out, format=case.format.name, **case.options) as writer:
-        writer.write_many(records)
-    return out.getvalue()
+    return bytes_of(case.format.name, records, **case.options)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import io
 import anyrecord
 import pytest
 
+from .files import bytes_of
 from .servers import Played, faults
 
 RECORDS = [bytes([i]) * 20_000 for i in range(60)]
@@ -14,10 +15,7 @@ QUICK = {"max_retries": 3, "init_backoff": "1ms", "max_backoff": "2ms"}
 
 
 def file_of() -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format="ffrecord") as writer:
-        writer.write_many(RECORDS)
-    return out.getvalue()
+    return bytes_of("ffrecord", RECORDS)
 
 
 @pytest.mark.parametrize("value", ["18446744073709551615", "4294967295", "1e300", "-1", "soon"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -15,16 +14,14 @@ from anyrecord.compat.array_record.python.array_record_module import ArrayRecord
 from anyrecord.compat.ffrecord import FileReader, PackedFolder
 from anyrecord.compat.recordio import FileList, Index, Scanner
 
+from .files import bytes_of
 from .servers import Played
 
 RECORDS = [b"%d" % i * 50 for i in range(40)]
 
 
 def file_of(format: str, records: list[bytes] = RECORDS) -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format=format) as writer:
-        writer.write_many(records)
-    return out.getvalue()
+    return bytes_of(format, records)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import os
 import pickle
 import traceback
@@ -13,6 +12,7 @@ from typing import Any
 import anyrecord
 import pytest
 
+from .files import bytes_of
 from .servers import Played, faults
 from .servers.faults import Fault
 from .servers.server import ACCESS_KEY, SECRET_KEY
@@ -24,10 +24,7 @@ IMPATIENT = {**QUICK, "read_timeout": "200ms"}
 
 
 def file_of(*records: bytes) -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format="ffrecord") as writer:
-        writer.write_many(records)
-    return out.getvalue()
+    return bytes_of("ffrecord", records)
 
 
 DATA = file_of(*(bytes([i]) * 30_000 for i in range(20)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 import time
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ import pytest
 
 from remote.servers import Played, faults
 
+from .files import bytes_of
+
 pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 RECORDS = [random.Random(number).randbytes(300 + 7 * number % 5000) for number in range(200)]
 SOON = {"init_backoff": "1ms", "max_backoff": "5ms", "max_retries": 1000, "read_timeout": "300ms"}
@@ -20,10 +21,7 @@ SOON = {"init_backoff": "1ms", "max_backoff": "5ms", "max_retries": 1000, "read_
 
 
 def file_bytes(format: str, records: list[bytes], **options: Any) -> bytes:
-    file = io.BytesIO()
-    with anyrecord.create(file, format=format, **options) as out:
-        out.write_many(records)
-    return file.getvalue()
+    return bytes_of(format, records, **options)
 
 
 FILES = {

@@ -17,6 +17,7 @@ import fsspec
 import pytest
 from obstore.store import S3Store
 
+from .files import bytes_of
 from .places import credentials
 from .servers import BUCKET, Played, faults
 
@@ -26,10 +27,7 @@ PATIENT = {"read_timeout": "24h", "retry_timeout": "24h"}
 
 
 def file_of() -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format="ffrecord") as writer:
-        writer.write_many(RECORDS)
-    return out.getvalue()
+    return bytes_of("ffrecord", RECORDS)
 
 
 def store_of(server: Played) -> Any:

@@ -14,16 +14,14 @@ import pytest
 from children import forked
 
 from . import servers
+from .files import bytes_of
 from .servers import Played
 
 ODD = ["a[1].ffr", "a*b.ffr", "a?b.ffr", "a#b.ffr", "a%20c.ffr", "a d.ffr", "a@2.ffr", "é.ffr"]
 
 
 def ffrecord(*records: bytes) -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format="ffrecord") as writer:
-        writer.write_many(records)
-    return out.getvalue()
+    return bytes_of("ffrecord", records)
 
 
 def odd_objects(folder: str = "") -> dict[str, bytes]:

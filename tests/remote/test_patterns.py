@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import anyrecord
 import pytest
 
+from .files import bytes_of
 from .places import LISTING, Place
 from .servers import Played
 
 
 def ffrecord(*records: bytes) -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format="ffrecord") as writer:
-        writer.write_many(records)
-    return out.getvalue()
+    return bytes_of("ffrecord", records)
 
 
 KEYS = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import os
 import pickle
@@ -12,16 +11,14 @@ import anyrecord
 import pytest
 from children import Forked
 
+from .files import bytes_of
 from .servers import Played
 
 RECORDS = [b"%05d" % i * 1000 for i in range(400)]
 
 
 def file_of() -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format="array_record", codec="none") as writer:
-        writer.write_many(RECORDS)
-    return out.getvalue()
+    return bytes_of("array_record", RECORDS, codec="none")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +10,8 @@ import anyrecord
 import pytest
 
 from remote.servers import Played
+
+from .files import bytes_of
 
 RECORDS = [random.Random(number).randbytes(1000 + number % 97) for number in range(640)]
 FORMATS = {
@@ -25,10 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 
 
 def file_bytes(format: str, records: list[bytes]) -> bytes:
-    file = io.BytesIO()
-    with anyrecord.create(file, format=format, **FORMATS[format]) as out:  # type: ignore[arg-type]  # any options
-        out.write_many(records)
-    return file.getvalue()
+    return bytes_of(format, records, **FORMATS[format])
 
 
 @pytest.fixture

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from pathlib import Path
 
 import anyrecord
 import pytest
 
+from .files import bytes_of
 from .places import Place
 
 RECORDS = [b"%d" % i * 100 for i in range(300)]
 
 
 def file_of(format: str, records: list[bytes] = RECORDS) -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format=format) as writer:
-        writer.write_many(records)
-    return out.getvalue()
+    return bytes_of(format, records)
 
 
 def index_of(name: str, data: bytes) -> bytes:

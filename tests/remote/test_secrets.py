@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,16 +18,14 @@ from anyrecord.compat.array_record.python.array_record_module import ArrayRecord
 from anyrecord.compat.ffrecord import FileReader, PackedFolder
 from anyrecord.compat.recordio import FileList, Index, Scanner
 
+from .files import bytes_of
 from .servers import Played, faults
 
 RECORDS = [b"%d" % i * 50 for i in range(40)]
 
 
 def file_of(format: str) -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format=format) as writer:
-        writer.write_many(RECORDS)
-    return out.getvalue()
+    return bytes_of(format, RECORDS)
 
 
 @pytest.fixture(scope="module")

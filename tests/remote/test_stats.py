@@ -15,6 +15,7 @@ import fsspec
 import pytest
 from obstore.store import S3Store
 
+from .files import bytes_of
 from .places import credentials
 from .servers import BUCKET, Played, faults
 
@@ -22,10 +23,7 @@ RECORDS = [bytes([i]) * 20_000 for i in range(60)]
 
 
 def file_of() -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format="ffrecord") as writer:
-        writer.write_many(RECORDS)
-    return out.getvalue()
+    return bytes_of("ffrecord", RECORDS)
 
 
 def store_of(server: Played) -> Any:

@@ -21,6 +21,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
 from .clients import obstore_of
+from .files import bytes_of
 from .places import credentials
 from .servers import BUCKET, Played
 
@@ -28,10 +29,7 @@ RECORDS = [b"%d" % i * 100 for i in range(50)]
 
 
 def file_of(format: str = "ffrecord") -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format=format) as writer:
-        writer.write_many(RECORDS)
-    return out.getvalue()
+    return bytes_of(format, RECORDS)
 
 
 # Objects are taken apart

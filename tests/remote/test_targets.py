@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +13,12 @@ from anyrecord.compat import recordio
 from anyrecord.compat.array_record.python.array_record_module import ArrayRecordWriter
 from anyrecord.compat.ffrecord import FileReader, FileWriter, pack_folder, utils
 
+from .files import bytes_of
 from .servers import Played
 
 
 def file_of(format: str) -> bytes:
-    out = io.BytesIO()
-    with anyrecord.create(out, format=format) as writer:
-        writer.write_many([b"one", b"two"])
-    return out.getvalue()
+    return bytes_of(format, [b"one", b"two"])
 
 
 WRITES: dict[str, Callable[[Any], object]] = {
