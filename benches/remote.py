@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from benches.far_store import BYTES_PER_SECOND, ROUND_TRIP_MILLISECONDS, FarStor
 from benches.goals import LINK_BYTES, LINK_SHARE, times, verdict
 from benches.loaders import link
 from benches.loaders.job import Job, environment
-from benches.loaders.ours import blocks
+from benches.loaders.ours import shuffle_options
 from benches.results import Run
 from benches.tables import number, show
 
 SIZES = {"100 KB": (100_000, 1_000_000_000), "4 KB": (4_000, 500_000_000)}
 """The bytes of a sample, and about how many bytes there are altogether."""
+FULL_FROM = 32_000
+"""Samples of at least so many bytes are read in a full shuffle too. Smaller ones would be a request each."""
 SHARD_BYTES = 64_000_000
 WORKERS = (0, 2, 4)
 """Worker processes of the other libraries. The first round tries all, the others only the fastest."""
@@ -47,6 +49,7 @@ class Loader:
     package: str
     workers: tuple[int, ...] = (0,)
     python: str = sys.executable
+    full_shuffle: bool = False
     best: dict[str, float] = field(default_factory=dict)
     version: str = ""
 
@@ -55,10 +58,12 @@ class Loader:
         return self.module == "ours"
 
 
-def loaders() -> list[Loader]:
+def loaders(job: Job) -> list[Loader]:
     ours = [
-        Loader("anyrecord ffrecord", "ours", "anyrecord.ffr", "anyrecord"),
-        Loader("anyrecord array_record", "ours", "anyrecord.array_record", "anyrecord"),
+        Loader(f"anyrecord {format}, {order}", "ours", prefix, "anyrecord", full_shuffle=full_shuffle)
+        for order, full_shuffle in (("blocks", False), ("full shuffle", True))
+        for format, prefix in (("ffrecord", "anyrecord.ffr"), ("array_record", "anyrecord.array_record"))
+        if not full_shuffle or job.sample_bytes >= FULL_FROM
     ]
     others = [
         Loader("MosaicML Streaming", "mds", "mds", "streaming", WORKERS),
@@ -96,7 +101,7 @@ def main(run: Run) -> dict[str, Any] | None:
     )
     print("a shuffled epoch, timed from opening the data set to its last record; every record is checked to arrive")
     print("of the link: bytes of records a second; bytes: what came over the link, in multiples of the records")
-    print("anyrecord: a full shuffle of large records; of small ones blocks are shuffled, as others shuffle shards")
+    print("the other libraries shuffle shards or what is in a buffer, and are compared with our shuffle of blocks")
     print("CPU: of the client and its workers; near: neighbours within 1 % of the data set (1 % in a full shuffle)")
     print(f"other libraries have an empty local cache, and the best of {WORKERS} worker processes counts\n")
     found = {}
@@ -111,8 +116,11 @@ def measure(run: Run, store: FarStore, name: str, sample_bytes: int, total: int)
     shard_bytes = SHARD_BYTES // (8 if run.quick else 1)
     job = Job("", total // sample_bytes, sample_bytes, shard_bytes, store.endpoint, "")
     busy = os.getloadavg()[0]
-    all_loaders = loaders()
-    objects = {loader.prefix: write(run, store, loader, job) for loader in all_loaders}
+    all_loaders = loaders(job)
+    objects: dict[str, dict[str, int]] = {}
+    for loader in all_loaders:
+        if loader.prefix not in objects:
+            objects[loader.prefix] = write(run, store, loader, job)
     alone: dict[str, float] = {}
     for turn in range(run.rounds):
         keep_best(alone, link_alone(store, job, objects[all_loaders[0].prefix]))
@@ -120,8 +128,8 @@ def measure(run: Run, store: FarStore, name: str, sample_bytes: int, total: int)
             tried = loader.workers if turn == 0 else [int(loader.best["workers"])] if loader.best else []
             for workers in tried:
                 keep_best(loader.best, read(run, store, loader, job, workers))
-    for loader in all_loaders:
-        store.remove(loader.prefix)
+    for prefix in objects:
+        store.remove(prefix)
     measured = [loader for loader in all_loaders if loader.best]
     found: dict[str, Any] = {
         "records": job.count,
@@ -143,7 +151,7 @@ def write(run: Run, store: FarStore, loader: Loader, job: Job) -> dict[str, int]
     """Writes the data set in the format of a library. Returns the keys and sizes of its objects."""
     folder = run.folder / "written"
     folder.mkdir()
-    loader.version = ask(loader, "write", placed_in(job, loader, folder))["version"]
+    ask(loader, "write", placed_in(job, loader, folder))
     return store.upload(folder, loader.prefix)
 
 
@@ -162,7 +170,7 @@ def read(run: Run, store: FarStore, loader: Loader, job: Job, workers: int) -> d
     finally:
         shutil.rmtree(folder)
     received, requests = store.counts()
-    del answer["version"]
+    loader.version = answer.pop("version")
     return figures(job, {**answer, "workers": workers}, received, requests)
 
 
@@ -187,7 +195,7 @@ def figures(job: Job, row: dict[str, float], received: int, requests: int) -> di
 
 
 def placed_in(job: Job, loader: Loader, folder: Path, workers: int = 0) -> Job:
-    return Job(loader.prefix, job.count, job.sample_bytes, job.shard_bytes, job.endpoint, str(folder), workers)
+    return replace(job, prefix=loader.prefix, folder=str(folder), workers=workers, full_shuffle=loader.full_shuffle)
 
 
 def ask(loader: Loader, task: str, job: Job) -> dict[str, Any]:
@@ -217,8 +225,8 @@ def ask(loader: Loader, task: str, job: Job) -> dict[str, Any]:
 def report(name: str, job: Job, found: dict[str, Any], measured: list[Loader]) -> None:
     total = job.count * job.sample_bytes
     least = slowest_of_ours(found["rows"])
-    shuffle = blocks(job.sample_bytes)
-    how = f"block shuffle, windows of {shuffle['window']} x {shuffle['block']} records" if shuffle else "full shuffle"
+    shuffle = shuffle_options(job)
+    how = f"windows of {shuffle['window']} blocks of {shuffle['block']} records"
     title = f"{job.count:,} records of {name}, {total / 1e6:,.0f} MB in shards of {job.shard_bytes / 1e6:.0f} MB"
     show(f"{title}; anyrecord: {how}", COLUMNS, table(found))
     versions = ", ".join(dict.fromkeys(loader.version for loader in measured))
@@ -251,9 +259,13 @@ def table(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def slowest_of_ours(rows: dict[str, dict[str, Any]]) -> float:
-    """The records a second of the slowest of our formats. The other libraries are compared with it."""
-    rate: float = min(row["rate"] for name, row in rows.items() if name.startswith("anyrecord"))
+    """The records a second of the slower of our formats, in blocks. The other libraries are compared with it."""
+    rate: float = min(row["rate"] for name, row in rows.items() if is_compared(name))
     return rate
+
+
+def is_compared(name: str) -> bool:
+    return name.startswith("anyrecord") and name.endswith("blocks")
 
 
 def cells(row: dict[str, Any], gigabytes: float, ratio: float | None) -> list[str]:

@@ -36,6 +36,8 @@ class Job:
     """The folder for the files of the data set, or for the cache of a reader. It is empty."""
     workers: int = 0
     """Worker processes that read. With none, the process reads by itself."""
+    full_shuffle: bool = False
+    """Only for anyrecord, which else shuffles blocks of records. The other libraries have one way to shuffle."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

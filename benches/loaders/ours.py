@@ -9,10 +9,9 @@ from typing import Any
 
 from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
 
-FULL_FROM = 32_000
-"""Samples of at least so many bytes are read in a full shuffle, smaller ones in a block shuffle."""
-BLOCK_BYTES = 256_000
-WINDOW_BYTES = 16 * BLOCK_BYTES
+BLOCK_BYTES = 1_000_000
+WINDOW = 16
+"""Blocks that are mixed with one another."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
     ".ffr": {},
@@ -40,16 +39,13 @@ def reader(job: Job) -> Callable[[], Iterator[list[bytes]]]:
 
     def read() -> Iterator[list[bytes]]:
         with anyrecord.open(url, storage=storage(job.endpoint)) as records:
-            yield from records.shuffle(seed=1, **blocks(job.sample_bytes)).batches(job.batch)
+            yield from records.shuffle(seed=1, **shuffle_options(job)).batches(job.batch)
 
     return read
 
 
-def blocks(sample_bytes: int) -> dict[str, int]:
-    """The options of the shuffle."""
-    if sample_bytes >= FULL_FROM:
-        return {}
-    return {"block": BLOCK_BYTES // sample_bytes, "window": WINDOW_BYTES // BLOCK_BYTES}
+def shuffle_options(job: Job) -> dict[str, int]:
+    return {} if job.full_shuffle else {"block": BLOCK_BYTES // job.sample_bytes, "window": WINDOW}
 
 
 def storage(endpoint: str) -> dict[str, str]:
