@@ -5,14 +5,17 @@ use crate::file_like::FileLikeOutput;
 use crate::gil;
 use crate::opening::{Opening, with_cx};
 use crate::owned::{Held, Owned};
-use anyrecord::Cx;
 use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
+use anyrecord::storage::remote::options::StorageOptions;
+use anyrecord::storage::remote::upload::Uploading;
+use anyrecord::storage::remote::url::{RemoteUrl, scheme};
 use anyrecord::storage::temporary::Owner;
 use anyrecord::writer::pool::Listen;
-use anyrecord::writer::{CreateOptions, SealedSet, Sharding};
-use pyo3::exceptions::PyTypeError;
+use anyrecord::writer::{CreateOptions, ObjectTarget, SealedSet, Sharding};
+use anyrecord::{Cx, Limits};
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
@@ -41,6 +44,8 @@ pub struct Writer {
     format: &'static str,
     /// Who owns the temporary files, as long as there are any.
     owner: Weak<Owner>,
+    /// What the uploads of this writer share. It knows of uploads that could not be aborted.
+    uploads: Option<Uploading>,
 }
 
 /// The attributes of `anyrecord._writer.Creating`.
@@ -56,6 +61,12 @@ pub struct Creating {
     tally: bool,
     /// Another writer whose files are published together with these.
     together_with: Option<Py<Writer>>,
+    /// The options of the store of a URL.
+    storage: Vec<(String, String)>,
+    /// The URLs of shards, if their number is known.
+    shard_urls: Vec<String>,
+    /// Whether the objects of several writers appear together.
+    in_set: bool,
 }
 
 fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<CreateOptions> {
@@ -97,7 +108,36 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
     })
 }
 
+/// Where objects are written to.
+fn object_target(url: &str, creating: &Creating, options: &CreateOptions) -> anyrecord::Result<ObjectTarget> {
+    let parse = |url: &String| RemoteUrl::parse(url);
+    let storage = StorageOptions::new(creating.storage.iter().cloned())?;
+    // Writers whose objects appear together share one limit on memory.
+    let other = creating.together_with.as_ref().and_then(|other| other.get().uploads.clone());
+    let new = || Uploading::new(Arc::new(storage), options.listen.clone());
+    Ok(ObjectTarget {
+        url: RemoteUrl::parse(url)?,
+        shards: creating.shard_urls.iter().map(parse).collect::<anyrecord::Result<_>>()?,
+        in_set: creating.in_set,
+        uploading: other.unwrap_or_else(new),
+    })
+}
+
 impl Writer {
+    /// What the uploads of this writer share.
+    pub fn uploads(&self) -> Option<&Uploading> {
+        self.uploads.as_ref()
+    }
+
+    /// Warns of uploads that could not be aborted.
+    pub fn warn_of_uploads(&self, py: Python<'_>) -> PyResult<()> {
+        for note in self.uploads.iter().flat_map(Uploading::take_notes) {
+            let text = std::ffi::CString::new(note).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
+        }
+        Ok(())
+    }
+
     fn lock(&self, py: Python<'_>) -> PyResult<Held<'_, WriterState>> {
         if !self.state.is_of_this_process() {
             return Err(Failure(
@@ -213,7 +253,7 @@ pub fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyRes
 
 #[pymethods]
 impl Writer {
-    /// A writer of a path (`str`) or of a file object.
+    /// A writer of a path or a URL (`str`), or of a file object.
     #[new]
     #[pyo3(signature = (target, creating, keywords))]
     fn new(
@@ -225,7 +265,14 @@ impl Writer {
         let options = options(&creating, keywords)?;
         let format = detect::by_name(&creating.format).map_err(Failure)?;
         let owner = Arc::downgrade(&options.owner);
-        let writer = if target.is_instance_of::<PyString>() {
+        let mut uploads = None;
+        let url = target.cast::<PyString>().ok().and_then(|text| text.extract::<String>().ok());
+        let writer = if let Some(url) = url.filter(|text| scheme(text).is_some()) {
+            let objects = object_target(&url, &creating, &options).map_err(Failure)?;
+            uploads = Some(objects.uploading.clone());
+            let create = |cx: &Cx<'_>| anyrecord::writer::Writer::create_objects(objects, format, options, cx);
+            gil::detach(py, || with_cx(&Limits::default(), create))
+        } else if target.is_instance_of::<PyString>() {
             let path: PathBuf = target.extract()?;
             gil::detach(py, || anyrecord::writer::Writer::create(&path, format, options))
         } else {
@@ -239,6 +286,7 @@ impl Writer {
             num_bytes: AtomicU64::new(0),
             format: format.name,
             owner,
+            uploads,
         })
     }
 
@@ -271,7 +319,9 @@ impl Writer {
         let mut state = self.lock(py)?;
         match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
             WriterState::Open(writer) => {
-                let sealed = gil::detach(py, || writer.seal()).map_err(Failure)?;
+                let sealed = gil::detach(py, || writer.seal());
+                self.warn_of_uploads(py)?;
+                let sealed = sealed.map_err(Failure)?;
                 let count = sealed.len();
                 *state = WriterState::Sealed(sealed);
                 Ok(count)
@@ -302,7 +352,9 @@ impl Writer {
     /// Publishes the one sealed file under its name.
     fn _publish(&self, py: Python<'_>) -> PyResult<()> {
         let sealed = self.take_sealed(py)?;
-        gil::detach(py, || sealed.publish()).map_err(Failure)?;
+        let published = gil::detach(py, || with_cx(&Limits::default(), |cx| sealed.publish(cx)));
+        self.warn_of_uploads(py)?;
+        published.map_err(Failure)?;
         self.set_published(py)
     }
 
@@ -318,6 +370,7 @@ impl Writer {
             return Ok(false);
         }
         gil::detach(py, || drop(before));
+        self.warn_of_uploads(py)?;
         Ok(true)
     }
 

@@ -7,6 +7,8 @@ use crate::format::walk::Content;
 use crate::process;
 use crate::storage::output::{ForwardOutput, Output, open_special};
 use crate::storage::publish::{Sealed, Staged};
+use crate::storage::remote::upload::spooled::{SealedSpool, Spooled};
+use crate::storage::remote::upload::{SealedUpload, Upload};
 use crate::storage::temporary::Owner;
 use crate::writer::pool::{Flying, Listen, Pool};
 use crate::writer::tally::{Sum, Tally};
@@ -17,13 +19,27 @@ use std::sync::Arc;
 
 enum Sink {
     Staged(Staged),
+    Upload(Upload),
+    Spooled(Spooled),
     Other(Box<dyn Output>),
+}
+
+/// A complete file that is not visible yet.
+pub enum Complete {
+    /// A local file under a temporary name.
+    File(Sealed),
+    /// An object in a store.
+    Object(SealedUpload),
+    /// An object that is not in the store yet.
+    Spooled(SealedSpool),
 }
 
 impl Sink {
     fn output(&mut self) -> &mut dyn Output {
         match self {
             Sink::Staged(staged) => staged,
+            Sink::Upload(upload) => upload,
+            Sink::Spooled(spooled) => spooled,
             Sink::Other(output) => &mut **output,
         }
     }
@@ -84,6 +100,24 @@ impl FileWriter {
         pool: Option<Arc<Pool>>,
     ) -> Result<Self> {
         Self::start(Sink::Staged(Staged::create_shard(path, durable, owner)?), encoder, pool)
+    }
+
+    /// Writes an object to a store.
+    pub fn upload(
+        upload: Upload,
+        encoder: Box<dyn AnyEncoder>,
+        pool: Option<Arc<Pool>>,
+    ) -> Result<Self> {
+        Self::start(Sink::Upload(upload), encoder, pool)
+    }
+
+    /// Writes an object that is sent to its store when it is complete.
+    pub fn spooled(
+        spooled: Spooled,
+        encoder: Box<dyn AnyEncoder>,
+        pool: Option<Arc<Pool>>,
+    ) -> Result<Self> {
+        Self::start(Sink::Spooled(spooled), encoder, pool)
     }
 
     /// Writes to an existing output.
@@ -176,18 +210,21 @@ impl FileWriter {
     }
 
     /// Writes everything that is pending, and the end of the file. The file is then complete under its temporary name.
-    /// Returns `None` if the output is not a staged file.
-    pub fn seal(mut self) -> Result<Option<(Sealed, Option<Sum>)>> {
+    /// Returns `None` if the output is not published.
+    pub fn seal(mut self) -> Result<Option<(Complete, Option<Sum>)>> {
         self.work()?;
         self.parts.finish()?;
         let sum = self.tally.take().map(Tally::sum);
         // SAFETY: `self` is forgotten right after, so the parts are not taken or dropped a second time.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
         std::mem::forget(self);
-        match parts.sink {
-            Sink::Staged(staged) => Ok(Some((staged.seal()?, sum))),
-            Sink::Other(_) => Ok(None),
-        }
+        let complete = match parts.sink {
+            Sink::Staged(staged) => Complete::File(staged.seal()?),
+            Sink::Upload(upload) => Complete::Object(upload.seal()?),
+            Sink::Spooled(spooled) => Complete::Spooled(spooled.seal()?),
+            Sink::Other(_) => return Ok(None),
+        };
+        Ok(Some((complete, sum)))
     }
 }
 

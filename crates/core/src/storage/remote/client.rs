@@ -2,6 +2,7 @@
 //! redirect to another host unless asked to.
 
 use super::options::Policy;
+use super::sending::{self, Sending};
 use async_trait::async_trait;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
@@ -31,6 +32,8 @@ pub struct Answer {
 /// What a task's requests have in common.
 struct Scope {
     query: Option<Arc<str>>,
+    /// What the requests store, if they store anything.
+    sending: Option<Arc<Sending>>,
     answer: RefCell<Answer>,
 }
 
@@ -38,9 +41,14 @@ tokio::task_local! {
     static SCOPE: Scope;
 }
 
-/// Runs requests, with the query of a URL, and returns also what the server answered to the last of them.
-pub async fn with_answer<T>(query: Option<Arc<str>>, requests: impl Future<Output = T>) -> (T, Answer) {
-    let scope = Scope { query, answer: RefCell::default() };
+/// Runs requests, with the query of a URL, and returns also what the server answered to the last of them. `sending`: what
+/// they store.
+pub async fn with_answer<T>(
+    query: Option<Arc<str>>,
+    sending: Option<Arc<Sending>>,
+    requests: impl Future<Output = T>,
+) -> (T, Answer) {
+    let scope = Scope { query, sending, answer: RefCell::default() };
     SCOPE
         .scope(scope, async {
             let result = requests.await;
@@ -69,7 +77,8 @@ impl HttpConnector for Connector {
         let login = self.address.as_ref().and_then(|address| client.get(address).build().ok());
         let login = login.and_then(|request| request.headers().get(AUTHORIZATION).cloned());
         let follows_redirects = self.policy.follow_redirects;
-        Ok(HttpClient::new(Watched { client: HttpClient::new(client), login, follows_redirects }))
+        let sender = client.clone();
+        Ok(HttpClient::new(Watched { client: HttpClient::new(client), sender, login, follows_redirects }))
     }
 }
 
@@ -137,6 +146,8 @@ impl std::error::Error for OtherHost {}
 #[derive(Debug)]
 struct Watched {
     client: HttpClient,
+    /// The same client, for requests whose progress is watched.
+    sender: reqwest::Client,
     login: Option<HeaderValue>,
     follows_redirects: bool,
 }
@@ -151,6 +162,14 @@ impl HttpService for Watched {
         }
         if let Some(login) = &self.login {
             request.headers_mut().insert(AUTHORIZATION, login.clone());
+        }
+        if let Some(sending) = SCOPE.try_with(|scope| scope.sending.clone()).ok().flatten() {
+            sending.prepare(&mut request);
+            if sending.is_body_of(&request) {
+                let response = sending::send(&self.sender, request, &sending).await;
+                let _ = SCOPE.try_with(|scope| *scope.answer.borrow_mut() = answer_of(&response));
+                return sending.compared(response?);
+            }
         }
         for _ in 0..=MOST_REDIRECTS {
             let (method, headers) = (request.method().clone(), request.headers().clone());

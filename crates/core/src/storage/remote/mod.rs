@@ -12,9 +12,12 @@
 //! | [`file`], [`open`] | an object as a storage, opened with as few requests as possible |
 //! | [`ahead`] | bytes that are fetched before they are read |
 //! | [`list`], [`put`] | the objects under a prefix; storing a small one |
+//! | [`upload`] | objects that are written: part by part, complete or not at all |
+//! | `sending`, `checksums` | requests that store something, and what the store says about the bytes that arrived |
 //! | `failure` | errors that say what to try |
 
 pub mod ahead;
+mod checksums;
 mod client;
 mod failure;
 pub mod file;
@@ -25,6 +28,8 @@ pub mod options;
 pub mod put;
 mod request;
 pub mod runtime;
+mod sending;
 pub mod stores;
 pub mod transfer;
+pub mod upload;
 pub mod url;

@@ -1,0 +1,337 @@
+//! Objects that are written. An object appears under its name when it is complete, or not at all.
+//!
+//! 1. [`Upload`]: bytes are collected in parts, and full parts are sent while more bytes are written.
+//! 2. [`Upload::seal`]: the last part is sent, too.
+//! 3. [`SealedUpload::publish`]: the store is told to make one object of the parts. [`set`] does so for many together.
+//!
+//! An object that fits into one part is one request, which is sent when it is published. Dropping either stage aborts
+//! the upload: the store then forgets its parts.
+//!
+//! | file | what |
+//! |---|---|
+//! | `memory` | how many bytes the uploads of a writer may hold |
+//! | `buffer` | the part that is being written: in memory, or in a temporary file |
+//! | `parts` | parts that are being sent, and those that have arrived |
+//! | `finish` | what makes an object of parts or of bytes, and how it is found again if the answer of the store is lost |
+//! | [`spooled`] | files that are sent only when they are complete |
+//! | [`set`], [`journal`] | many objects that appear together |
+
+mod buffer;
+mod finish;
+pub mod memory;
+mod parts;
+pub mod spooled;
+
+use super::options::StorageOptions;
+use super::request::Object;
+use super::sending::Sending;
+use super::stores;
+use super::url::{Kind, RemoteUrl};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::storage::output::Output;
+use crate::writer::pool::Listen;
+use buffer::Buffer;
+use bytes::Bytes;
+use memory::{Memory, Room};
+use parts::Parts;
+use std::sync::Arc;
+
+/// No store takes more parts.
+const MOST_PARTS: usize = 10_000;
+/// After so many parts they get larger, so that an object of any size fits.
+const EQUAL_PARTS: usize = 5_000;
+/// Each so many parts, the size doubles.
+const DOUBLING: usize = 500;
+const LARGEST_PART: u64 = 5 << 30;
+
+/// What the uploads of one writer share.
+#[derive(Clone)]
+pub struct Uploading {
+    /// The options of the store.
+    pub options: Arc<StorageOptions>,
+    /// Bounds what all uploads hold.
+    pub memory: Arc<Memory>,
+    /// Called while an upload waits.
+    pub listen: Listen,
+}
+
+impl Uploading {
+    /// Uploads with these options.
+    pub fn new(options: Arc<StorageOptions>, listen: Listen) -> Self {
+        let memory = Arc::new(Memory::new(options.policy.upload_memory, options.policy.upload_part_size));
+        Uploading { options, memory, listen }
+    }
+}
+
+/// How an object appears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appearance {
+    /// Whether it may replace an object of that name.
+    pub overwrite: bool,
+    /// Whether it is one of several that appear together. Then it is always sent in parts.
+    pub in_set: bool,
+}
+
+/// An object that is being written.
+pub struct Upload {
+    parts: Arc<Parts>,
+    shared: Uploading,
+    appearance: Appearance,
+    /// The part that is being written. None before its first byte.
+    buffer: Option<Buffer>,
+    /// Whether parts are collected in memory, if they are not too large for it.
+    in_memory: Option<Room>,
+    /// How many parts were passed on to be sent.
+    sent: usize,
+    position: u64,
+    is_sealed: bool,
+}
+
+impl Upload {
+    /// Begins an upload. Nothing is sent yet, but unless the object may be overwritten, the store is asked whether it
+    /// exists.
+    pub fn create(url: &RemoteUrl, shared: &Uploading, appearance: Appearance, cx: &Cx<'_>) -> Result<Self> {
+        let store = stores::of(url, &shared.options)?;
+        if store.parts.is_none() {
+            return Err(Error::argument("a web server takes no object in parts").in_file(url.shown()));
+        }
+        let object = Object::new(url, store, &Arc::default());
+        if !appearance.overwrite {
+            finish::refuse_existing(&object, url, cx)?;
+        }
+        // The first uploads of a writer have their buffers in memory. Those of further ones are temporary files.
+        let in_memory = shared.memory.reserve();
+        let parts = Arc::new(Parts::new(object, url.clone(), shared.memory.clone()));
+        Ok(Upload {
+            parts,
+            shared: shared.clone(),
+            appearance,
+            buffer: None,
+            in_memory,
+            sent: 0,
+            position: 0,
+            is_sealed: false,
+        })
+    }
+
+    /// Where the object will appear.
+    pub fn url(&self) -> &RemoteUrl {
+        &self.parts.url
+    }
+
+    fn part_size(&self) -> u64 {
+        part_size(self.shared.options.policy.upload_part_size, self.sent)
+    }
+
+    fn begin_part(&mut self) -> Result<Buffer> {
+        let size = self.part_size();
+        match self.in_memory.take() {
+            Some(room) if room.bytes() >= size => Ok(Buffer::in_memory(room)),
+            Some(room) => {
+                drop(room);
+                Buffer::in_file()
+            }
+            None => Buffer::in_file(),
+        }
+    }
+
+    /// Passes a part on to be sent.
+    fn send(&mut self, buffer: Buffer) -> Result<()> {
+        if self.sent >= MOST_PARTS {
+            return Err(Error::argument(format!("the object has more than {MOST_PARTS} parts"))
+                .hint("pass storage={\"upload_part_size\": ...} with larger parts, or write shards"));
+        }
+        let was_in_memory = buffer.is_in_memory();
+        let (bytes, room) = buffer.into_bytes()?;
+        self.parts.start(self.sent, bytes, room)?;
+        self.sent += 1;
+        if was_in_memory && self.part_size() <= self.shared.memory.part() {
+            // The buffer of the next part. It waits until earlier parts have arrived.
+            self.in_memory = Some(self.parts.wait_for_room(&self.shared.listen)?);
+        }
+        Ok(())
+    }
+
+    /// Sends what is left. When [`SealedUpload::wait`] returns, all of it has arrived.
+    pub fn seal(mut self) -> Result<SealedUpload> {
+        self.parts.check()?;
+        let rest = match self.buffer.take() {
+            Some(buffer) => Some(buffer),
+            None if self.sent == 0 => Some(self.begin_part()?),
+            None => None,
+        };
+        let mut whole = None;
+        match rest {
+            Some(buffer) if self.sent == 0 && !self.appearance.in_set => whole = Some(buffer.into_bytes()?),
+            Some(buffer) => {
+                let (bytes, room) = buffer.into_bytes()?;
+                self.parts.start(self.sent, bytes, room)?;
+                self.sent += 1;
+            }
+            None => {}
+        }
+        self.is_sealed = true;
+        Ok(SealedUpload {
+            parts: self.parts.clone(),
+            listen: self.shared.listen.clone(),
+            appearance: self.appearance,
+            whole,
+            size: self.position,
+            is_done: false,
+        })
+    }
+}
+
+/// The size of a part, by its number.
+fn part_size(first: u64, number: usize) -> u64 {
+    let doublings = (number.saturating_sub(EQUAL_PARTS) + DOUBLING - 1).min(MOST_PARTS) / DOUBLING;
+    let size = first.checked_shl(doublings as u32).filter(|size| size >> doublings == first);
+    size.unwrap_or(LARGEST_PART).min(LARGEST_PART)
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if !self.is_sealed {
+            self.parts.abort();
+        }
+    }
+}
+
+impl Output for Upload {
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            self.parts.check()?;
+            let size = self.part_size();
+            let mut buffer = match self.buffer.take() {
+                Some(buffer) if buffer.len() >= size => {
+                    // More follows, so it is not the last part.
+                    self.send(buffer)?;
+                    continue;
+                }
+                Some(buffer) => buffer,
+                None => self.begin_part()?,
+            };
+            let room = usize::try_from(size - buffer.len()).unwrap_or(usize::MAX);
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            let written = buffer.append(now);
+            self.buffer = Some(buffer);
+            written.map_err(|error| error.in_file(self.url().shown()))?;
+            self.position += now.len() as u64;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn can_patch(&self) -> bool {
+        false
+    }
+
+    fn skip(&mut self, _length: u64) -> Result<()> {
+        Err(Error::argument("an upload cannot seek").at(self.position))
+    }
+
+    fn write_at(&mut self, at: u64, _bytes: &[u8]) -> Result<()> {
+        Err(Error::argument("an upload cannot seek").at(at))
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// An upload whose bytes are all sent, or being sent. The object is not visible yet.
+pub struct SealedUpload {
+    parts: Arc<Parts>,
+    listen: Listen,
+    appearance: Appearance,
+    /// The whole object, if it is sent with one request when it is published.
+    whole: Option<(Bytes, Option<Room>)>,
+    size: u64,
+    /// Whether it is published, or shall stay as it is.
+    is_done: bool,
+}
+
+impl SealedUpload {
+    /// Where the object will appear.
+    pub fn url(&self) -> &RemoteUrl {
+        &self.parts.url
+    }
+
+    /// The size of the object.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Waits until all parts have arrived.
+    pub fn wait(&self) -> Result<()> {
+        self.parts.wait(&self.listen)
+    }
+
+    /// Makes the object appear.
+    pub fn publish(mut self, cx: &Cx<'_>) -> Result<()> {
+        self.wait()?;
+        let (parts, overwrite) = (self.parts.clone(), self.appearance.overwrite);
+        let (whole, size) = (self.whole.take(), self.size);
+        let published = super::runtime::run(
+            async move {
+                match &whole {
+                    Some((bytes, _)) => finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await,
+                    None => finish::complete(&parts.object, &parts.pieces(size)?, overwrite).await,
+                }
+            },
+            cx,
+        );
+        published.map_err(|error| error.in_file(self.url().shown()))?;
+        self.is_done = true;
+        Ok(())
+    }
+}
+
+impl Drop for SealedUpload {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.parts.abort();
+        }
+    }
+}
+
+/// What a store has received of an object: enough to make the object of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// The name that the store gave to the upload. Azure gives none.
+    pub id: String,
+    /// What the store calls the parts, in order.
+    pub parts: Vec<String>,
+    /// The size of the object.
+    pub size: u64,
+}
+
+/// A request that only says what to do.
+fn command(object: &Object) -> Arc<Sending> {
+    Arc::new(Sending::command(object.store.kind))
+}
+
+/// Whether a store of this kind takes `If-None-Match: *` for an object of parts.
+fn takes_condition(kind: Kind) -> bool {
+    matches!(kind, Kind::S3 | Kind::Azure | Kind::Http)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_equal_for_a_long_time_and_an_object_of_five_tebibytes_fits() {
+        for first in [5 << 20, 8 << 20, 1 << 30, 5 << 30] {
+            assert!((0..=EQUAL_PARTS).all(|number| part_size(first, number) == first));
+            let sizes: Vec<_> = (0..MOST_PARTS).map(|number| part_size(first, number)).collect();
+            assert!(sizes.is_sorted() && sizes.iter().all(|&size| size <= LARGEST_PART));
+            assert!(sizes.iter().sum::<u64>() >= 5 << 40, "{first}");
+        }
+    }
+}
