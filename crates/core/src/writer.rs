@@ -22,7 +22,7 @@ use crate::storage::location::Location;
 use crate::storage::output::Output;
 use crate::storage::publish::Sealed;
 use crate::storage::remote::upload::spooled::Spooled;
-use crate::storage::remote::upload::{Appearance, Upload, Uploading};
+use crate::storage::remote::upload::{self, Appearance, Upload, Uploading};
 use crate::storage::remote::url::{Kind as StoreKind, RemoteUrl};
 use crate::storage::temporary::Owner;
 use file::{Complete, FileWriter};
@@ -159,6 +159,9 @@ impl Writer {
             return Err(Error::argument("a web server cannot make several files appear together")
                 .in_file(&shown)
                 .hint("write one file, or write the set to a local folder and upload it"));
+        }
+        if target.url.kind == StoreKind::Http && !options.overwrite {
+            upload::refuse_existing(&target.url, &target.uploading, cx)?;
         }
         let mut writer = Self::new(Path::new(&shown), format, options)?;
         writer.objects = Some(target);

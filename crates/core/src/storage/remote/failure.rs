@@ -166,6 +166,10 @@ fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Op
         (Some(status @ 200..300), _) => {
             Some(Failed::later(io(ErrorKind::Other, "cannot write", said(status))))
         }
+        (Some(status @ (405 | 501)), _) => {
+            let error = io(ErrorKind::Unsupported, "cannot write", said(status));
+            Some(Failed::finally(error.hint("the server takes no files: write to a local path")))
+        }
         (Some(413), _) => {
             let error = io(ErrorKind::FileTooLarge, "cannot write", said(413));
             Some(Failed::finally(error.hint("the server takes no objects or parts of that size")))

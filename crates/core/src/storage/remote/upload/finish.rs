@@ -1,13 +1,11 @@
 //! Makes an object of parts, or of bytes. If the answer of the store is lost, looks whether the object is there.
 
 use super::{Pieces, command, takes_condition};
-use crate::cx::Cx;
 use crate::error::{Error, Kind as ErrorKindOf, Result};
 use crate::storage::remote::checksums::tag_of_parts;
 use crate::storage::remote::request::{Identity, Object};
-use crate::storage::remote::runtime;
 use crate::storage::remote::sending::Sending;
-use crate::storage::remote::url::{Kind, RemoteUrl};
+use crate::storage::remote::url::Kind;
 use bytes::Bytes;
 use object_store::multipart::PartId;
 use object_store::{ObjectStoreExt, PutMode, PutOptions};
@@ -40,16 +38,12 @@ pub async fn look(object: &Object) -> Result<Option<Identity>> {
     }
 }
 
-/// An error if there is such an object.
-pub fn refuse_existing(object: &Object, url: &RemoteUrl, cx: &Cx<'_>) -> Result<()> {
-    let object = object.clone();
-    let found = runtime::run(async move { look(&object).await }, cx).map_err(|e| e.in_file(url.shown()))?;
-    if found.is_some() { Err(exists().in_file(url.shown())) } else { Ok(()) }
-}
-
 /// Stores an object with one request.
 pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool, is_checked: bool) -> Result<()> {
     let kind = object.store.kind;
+    if kind == Kind::Http && !overwrite && look(object).await?.is_some() {
+        return Err(exists());
+    }
     // Other stores send the condition themselves.
     let sending = Sending::bytes(kind, bytes, is_checked).only_new(!overwrite && kind == Kind::Http);
     let mode = || if overwrite || kind == Kind::Http { PutMode::Overwrite } else { PutMode::Create };

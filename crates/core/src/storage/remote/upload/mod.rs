@@ -98,7 +98,7 @@ impl Upload {
         }
         let object = Object::new(url, store, &Arc::default());
         if !appearance.overwrite {
-            finish::refuse_existing(&object, url, cx)?;
+            refuse_existing(url, shared, cx)?;
         }
         // The first uploads of a writer have their buffers in memory. Those of further ones are temporary files.
         let in_memory = shared.memory.reserve();
@@ -180,6 +180,16 @@ impl Upload {
             size: self.position,
             is_done: false,
         })
+    }
+}
+
+/// An error if there is such an object.
+pub fn refuse_existing(url: &RemoteUrl, shared: &Uploading, cx: &Cx<'_>) -> Result<()> {
+    let object = Object::new(url, stores::of(url, &shared.options)?, &Arc::default());
+    let found = super::runtime::run(async move { finish::look(&object).await }, cx);
+    match found.map_err(|error| error.in_file(url.shown()))? {
+        Some(_) => Err(finish::exists().in_file(url.shown())),
+        None => Ok(()),
     }
 }
 
