@@ -25,7 +25,7 @@ use crate::storage::remote::upload::spooled::Spooled;
 use crate::storage::remote::upload::{self, Appearance, Upload, Uploading};
 use crate::storage::remote::url::{Kind as StoreKind, RemoteUrl};
 use crate::storage::temporary::Owner;
-use file::{Complete, FileWriter};
+use file::{Complete, FileWriter, Finished};
 use pool::{Listen, Pool};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -422,7 +422,36 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Takes a complete file that another process left, instead of what was written. For a writer of one file.
+    pub fn adopt(mut self, finished: Finished, sum: Option<Sum>) -> Result<SealedSet> {
+        let one = self.open.pop().ok_or_else(|| Error::closed("this writer has no file"))?;
+        let files = vec![(one.adopt(finished)?, sum)];
+        Ok(SealedSet { files, objects: self.objects.take(), overwrite: self.options.overwrite })
+    }
+}
+
 impl SealedSet {
+    /// For a set of one file: where its bytes are. None if no other process can take them over.
+    pub fn finished(&self) -> Result<Option<(Finished, Option<Sum>)>> {
+        let Some((complete, sum)) = self.files.first() else { return Ok(None) };
+        let finished = match complete {
+            Complete::File(sealed) => Some(Finished::File(sealed.temp_path().to_owned())),
+            Complete::Object(upload) => upload.pieces()?.map(Finished::Pieces),
+            Complete::Spooled(_) => None,
+        };
+        Ok(finished.map(|finished| (finished, *sum)))
+    }
+
+    /// Discards the files, but leaves objects that were sent in parts in their store. See [`Writer::adopt`].
+    pub fn leave(self) {
+        for (complete, _) in self.files {
+            if let Complete::Object(upload) = complete {
+                upload.leave();
+            }
+        }
+    }
+
     /// How many files there are.
     pub fn len(&self) -> usize {
         self.files.len()

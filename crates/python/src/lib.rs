@@ -125,6 +125,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(remote::check_url, m)?)?;
     m.add_function(wrap_pyfunction!(remote::list_objects, m)?)?;
     m.add_function(wrap_pyfunction!(remote::object_sizes, m)?)?;
+    m.add_function(wrap_pyfunction!(remote::object_identities, m)?)?;
     m.add_function(wrap_pyfunction!(remote::put_object, m)?)?;
     m.add_function(wrap_pyfunction!(views::order_of, m)?)?;
     m.add_function(wrap_pyfunction!(views::shuffle, m)?)?;

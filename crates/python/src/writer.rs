@@ -9,10 +9,12 @@ use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
 use anyrecord::storage::remote::options::StorageOptions;
-use anyrecord::storage::remote::upload::Uploading;
+use anyrecord::storage::remote::upload::{Pieces, Uploading};
 use anyrecord::storage::remote::url::{RemoteUrl, scheme};
 use anyrecord::storage::temporary::Owner;
+use anyrecord::writer::file::Finished;
 use anyrecord::writer::pool::Listen;
+use anyrecord::writer::tally::Sum;
 use anyrecord::writer::{CreateOptions, ObjectTarget, SealedSet, Sharding};
 use anyrecord::{Cx, Limits};
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
@@ -106,6 +108,32 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
         listen: Listen(Arc::new(|| gil::attach(|py| py.check_signals()).map_err(external))),
         format_options,
     })
+}
+
+/// A complete file that another process can take: a path, or `(upload, parts, size)` in a store.
+#[derive(FromPyObject, IntoPyObject)]
+pub enum FinishedFile {
+    Pieces(String, Vec<String>, u64),
+    #[pyo3(transparent)]
+    Path(PathBuf),
+}
+
+impl From<FinishedFile> for Finished {
+    fn from(finished: FinishedFile) -> Self {
+        match finished {
+            FinishedFile::Pieces(id, parts, size) => Finished::Pieces(Pieces { id, parts, size }),
+            FinishedFile::Path(path) => Finished::File(path),
+        }
+    }
+}
+
+impl From<Finished> for FinishedFile {
+    fn from(finished: Finished) -> Self {
+        match finished {
+            Finished::Pieces(Pieces { id, parts, size }) => FinishedFile::Pieces(id, parts, size),
+            Finished::File(path) => FinishedFile::Path(path),
+        }
+    }
 }
 
 /// Where objects are written to.
@@ -270,7 +298,8 @@ impl Writer {
         let writer = if let Some(url) = url.filter(|text| scheme(text).is_some()) {
             let objects = object_target(&url, &creating, &options).map_err(Failure)?;
             uploads = Some(objects.uploading.clone());
-            let create = |cx: &Cx<'_>| anyrecord::writer::Writer::create_objects(objects, format, options, cx);
+            let create =
+                |cx: &Cx<'_>| anyrecord::writer::Writer::create_objects(objects, format, options, cx);
             gil::detach(py, || with_cx(&Limits::default(), create))
         } else if target.is_instance_of::<PyString>() {
             let path: PathBuf = target.extract()?;
@@ -347,6 +376,38 @@ impl Writer {
         let check = |cx: &Cx<'_>| sealed.check(format, &reading, threads, cx);
         let checked = gil::detach(py, || with_cx(&reading.limits, check));
         Ok(checked.map_err(Failure)?)
+    }
+
+    /// Where the bytes of the one sealed file are, and the sum of its records. None if no other process can take it.
+    fn _finished(&self, py: Python<'_>) -> PyResult<Option<(FinishedFile, Option<(u64, u64)>)>> {
+        let state = self.lock(py)?;
+        let WriterState::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
+        let found = sealed.finished().map_err(Failure)?;
+        Ok(found.map(|(finished, sum)| (finished.into(), sum.map(|sum| (sum.records, sum.hash)))))
+    }
+
+    /// Takes a complete file that another process left: what `_finished` returned there.
+    fn _adopt(&self, py: Python<'_>, finished: FinishedFile, sum: Option<(u64, u64)>) -> PyResult<()> {
+        let sum = sum.map(|(records, hash)| Sum { records, hash });
+        let mut state = self.lock(py)?;
+        match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
+            WriterState::Open(writer) => {
+                let sealed = gil::detach(py, || writer.adopt(finished.into(), sum)).map_err(Failure)?;
+                *state = WriterState::Sealed(sealed);
+                Ok(())
+            }
+            other => {
+                *state = other;
+                Err(Failure(done(&state)).into())
+            }
+        }
+    }
+
+    /// Discards the writer, but leaves what a store has received of its file. Another process can adopt it.
+    fn _leave(&self, py: Python<'_>) -> PyResult<()> {
+        let sealed = self.take_sealed(py)?;
+        gil::detach(py, || sealed.leave());
+        Ok(())
     }
 
     /// Publishes the one sealed file under its name.

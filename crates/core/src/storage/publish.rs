@@ -86,6 +86,13 @@ impl Staged {
         &self.target.path
     }
 
+    /// Takes a complete file of the same folder instead of what was written. It gets the temporary name.
+    pub fn adopt(self, complete: &Path) -> Result<Sealed> {
+        let failed = |e| Error::io("cannot take over", e).in_file(&complete.to_string_lossy());
+        std::fs::rename(complete, &self.temp).map_err(failed)?;
+        self.seal()
+    }
+
     /// Call this when all bytes are written. It flushes, syncs when durable, and closes.
     pub fn seal(self) -> Result<Sealed> {
         let disk = LocalDisk { durable: self.target.durable };

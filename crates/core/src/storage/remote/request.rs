@@ -42,6 +42,13 @@ impl Identity {
         Identity { size: meta.size, tag: meta.e_tag.clone(), version: meta.version.clone(), modified }
     }
 
+    /// A text that is another one for another content. None if the server does not tell contents apart.
+    pub fn text(&self) -> Option<String> {
+        let mark = self.tag.clone().or_else(|| self.version.clone());
+        let mark = mark.or_else(|| (self.modified != 0).then(|| self.modified.to_string()))?;
+        Some(format!("{} {mark}", self.size))
+    }
+
     /// The ETag, if there is one.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()

@@ -153,6 +153,22 @@ impl Upload {
         Ok(())
     }
 
+    /// Takes the parts of an earlier upload of the same object, instead of what was written. They stay in the store
+    /// until they are published, or until that upload is aborted.
+    pub fn adopt(self, pieces: Pieces) -> Result<SealedUpload> {
+        let parts = Parts::new(self.parts.object.clone(), self.url().clone(), self.shared.memory.clone());
+        let size = pieces.size;
+        parts.adopt(pieces)?;
+        Ok(SealedUpload {
+            parts: Arc::new(parts),
+            listen: self.shared.listen.clone(),
+            appearance: self.appearance,
+            whole: None,
+            size,
+            is_done: false,
+        })
+    }
+
     /// Sends what is left. When [`SealedUpload::wait`] returns, all of it has arrived.
     pub fn seal(mut self) -> Result<SealedUpload> {
         self.parts.check()?;
@@ -282,6 +298,16 @@ impl SealedUpload {
         self.parts.wait(&self.listen)
     }
 
+    /// What the store has received, if it is sent in parts. All of it must have arrived.
+    pub fn pieces(&self) -> Result<Option<Pieces>> {
+        if self.whole.is_some() { Ok(None) } else { self.parts.pieces(self.size).map(Some) }
+    }
+
+    /// Leaves the parts in the store, where [`Upload::adopt`] finds them.
+    pub fn leave(mut self) {
+        self.is_done = true;
+    }
+
     /// Makes the object appear.
     pub fn publish(mut self, cx: &Cx<'_>) -> Result<()> {
         self.wait()?;
@@ -290,7 +316,9 @@ impl SealedUpload {
         let published = super::runtime::run(
             async move {
                 match &whole {
-                    Some((bytes, _)) => finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await,
+                    Some((bytes, _)) => {
+                        finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await
+                    }
                     None => finish::complete(&parts.object, &parts.pieces(size)?, overwrite).await,
                 }
             },

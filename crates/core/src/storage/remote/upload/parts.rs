@@ -49,6 +49,16 @@ impl Parts {
         Parts { object, url, memory, id, state, stop, generation: process::generation() }
     }
 
+    /// Takes the parts of an earlier upload. Nothing may have been sent here.
+    pub fn adopt(&self, pieces: Pieces) -> Result<()> {
+        let taken = |_| Error::closed("the upload has begun");
+        self.id.set(pieces.id).map_err(taken)?;
+        let mut state = self.state();
+        state.arrived = pieces.parts.into_iter().map(Some).collect();
+        state.is_begun = true;
+        Ok(())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
