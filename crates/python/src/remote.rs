@@ -5,10 +5,10 @@ use crate::gil;
 use crate::opening::{Opening, with_cx};
 use crate::stored::StoredFile;
 use anyrecord::storage::location::Location;
+use anyrecord::storage::remote::Identity;
 use anyrecord::storage::remote::list;
 use anyrecord::storage::remote::open;
 use anyrecord::storage::remote::options::StorageOptions;
-use anyrecord::storage::remote::request::Identity;
 use anyrecord::storage::remote::url::{RemoteUrl, scheme};
 use anyrecord::{Cx, Limits};
 use pyo3::prelude::*;
@@ -65,13 +65,13 @@ pub fn object_sizes(py: Python<'_>, urls: Vec<String>, storage: Vec<(String, Str
     Ok(identities(py, &urls, storage)?.into_iter().map(|identity| identity.size).collect())
 }
 
-/// A text for each object that is another one for another content, or None if the server does not tell.
+/// A text for each object, which is another one for another content.
 #[pyfunction]
 pub fn object_identities(
     py: Python<'_>,
     urls: Vec<String>,
     storage: Vec<(String, String)>,
-) -> PyResult<Vec<Option<String>>> {
+) -> PyResult<Vec<String>> {
     Ok(identities(py, &urls, storage)?.iter().map(Identity::text).collect())
 }
 

@@ -27,6 +27,7 @@ pub mod open;
 pub mod options;
 pub mod put;
 mod request;
+pub use request::Identity;
 pub mod runtime;
 mod sending;
 pub mod stores;

@@ -2,7 +2,7 @@
 
 use super::file::RemoteFile;
 use super::options::StorageOptions;
-use super::request::Object;
+use super::request::{Identity, Object};
 use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;

@@ -42,16 +42,17 @@ impl Identity {
         Identity { size: meta.size, tag: meta.e_tag.clone(), version: meta.version.clone(), modified }
     }
 
-    /// A text that is another one for another content. None if the server does not tell contents apart.
-    pub fn text(&self) -> Option<String> {
-        let mark = self.tag.clone().or_else(|| self.version.clone());
-        let mark = mark.or_else(|| (self.modified != 0).then(|| self.modified.to_string()))?;
-        Some(format!("{} {mark}", self.size))
-    }
-
     /// The ETag, if there is one.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
+    }
+
+    /// A text that is another one if the content is.
+    pub fn text(&self) -> String {
+        match self.tag.as_ref().or(self.version.as_ref()) {
+            Some(tag) => format!("{} {tag}", self.size),
+            None => format!("{} {}", self.size, self.modified),
+        }
     }
 
     /// The condition that a request makes. A weak tag cannot be one.

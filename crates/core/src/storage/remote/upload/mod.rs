@@ -18,8 +18,10 @@
 
 mod buffer;
 mod finish;
+pub mod journal;
 pub mod memory;
 mod parts;
+pub mod set;
 pub mod spooled;
 
 use super::options::StorageOptions;
@@ -305,6 +307,11 @@ impl SealedUpload {
 
     /// Leaves the parts in the store, where [`Upload::adopt`] finds them.
     pub fn leave(mut self) {
+        self.keep();
+    }
+
+    /// Leaves the upload as it is.
+    fn keep(&mut self) {
         self.is_done = true;
     }
 
