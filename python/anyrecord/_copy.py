@@ -1,0 +1,322 @@
+"""`copy`: whole files, byte by byte, from any place to any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from anyrecord import _core
+from anyrecord._calls import Progress, add_note
+from anyrecord._copying import Target, check_published, check_targets, publish
+from anyrecord._locations import StrPath, file_name, is_url, shown
+from anyrecord._options import OpenOptions, open_options
+from anyrecord._paths import FileRange, expand, size_of, with_sizes
+from anyrecord._publishing import Unchanged
+from anyrecord._shard_names import numbered, shard_paths
+from anyrecord._stores import Pairs, Storage
+from anyrecord._targets import Destination, destination, is_folder_name
+from anyrecord._temporaries import Leftovers
+from anyrecord._writer import Creating, Writer, new_writer
+
+__all__ = ["Copied", "copy"]
+
+_WHOLE = "_whole"
+"""What the core calls files whose content does not matter."""
+_SUFFIX = ".copied"
+"""The end of the names of what a call leaves that did not come to its end."""
+
+Finished: TypeAlias = tuple[Any, tuple[int, int] | None]
+"""Where a complete copy is, and the sum of its bytes. The core makes it and takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What `copy` did."""
+
+    files: int
+    """How many files there are."""
+    bytes: int
+    """Their size."""
+    continued: int
+    """How many of them an earlier call had copied, which did not come to its end."""
+    paths: tuple[str, ...]
+    """The new files."""
+
+
+def copy(
+    sources: StrPath | Iterable[StrPath],
+    target: StrPath,
+    *,
+    overwrite: bool = False,
+    durable: bool = True,
+    verify: bool = True,
+    progress: Callable[[int, int], object] | None = None,
+    storage: Storage | None = None,
+    target_storage: Storage | None = None,
+) -> Copied:
+    """Copies whole files, byte by byte. Both sides can be local or URLs.
+
+    >>> import anyrecord
+    >>> with anyrecord.create("train.ffr", shards=2, overwrite=True) as out:
+    ...     out.write_many([b"one", b"two", b"three"])
+    >>> done = anyrecord.copy("train.ffr@2", "memory://bucket/data/")
+    >>> done.files, done.paths
+    (2, ('memory://bucket/data/train-00000-of-00002.ffr', 'memory://bucket/data/train-00001-of-00002.ffr'))
+    >>> len(anyrecord.open("memory://bucket/data/train.ffr@2"))
+    3
+
+    `sources` takes the same paths as `open`, except ranges (`file[0:1000]`). The files can be damaged, or have any
+    content: nobody looks at it.
+
+    `target` is one of these:
+
+    - an existing folder, or a name or a URL that ends in a slash: the files keep their names.
+    - a file name, for one source.
+    - `name@16`, for 16 sources: they become the shards of that name, in their order.
+
+    - `overwrite`, `durable`: as for `create`.
+    - `verify=False`: do not compare the copies with what was read. A local copy is read again before it is published.
+      For an object, the checksum that the store computes of each part is compared. If a store computes none, the object
+      is read again after it is published, and deleted if it differs.
+    - `progress(done, total)` is called from time to time with bytes.
+    - `storage`: the options of the sources' store, as for `open`. `target_storage`: those of the target's store.
+
+    All files appear together or not at all. After an exception, Ctrl-C or a kill you can make the same call again. Files
+    that were complete are not copied again, unless the source has changed: their copies wait under hidden names that end
+    in `.copied` (and, in a store, as an upload). `recover` removes them if you do not want to continue.
+    """
+    reading = open_options(format=_WHOLE, storage=storage)
+    files = expand(sources, reading)
+    for file in files:
+        if (file.start, file.stop) != (0, None):
+            raise ValueError(f"{shown(file.path)!r} has a range; copy copies whole files: use convert for some records")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress needs a function, not {type(progress).__name__}")
+    unchanged = Unchanged(files)
+    files = with_sizes(files, reading)
+    to = destination(target, target_storage)
+    targets = _targets(files, to)
+    creating = Creating(
+        format=_WHOLE,
+        overwrite=bool(overwrite),
+        durable=bool(durable),
+        threads=0,
+        sharding=("one", 0),
+        num_records=None,
+        tally=bool(verify),
+        storage=to.storage,
+        in_set=len(targets) > 1,
+    )
+    check_targets(files, targets, to.name, creating, into_folder=len(targets) > 1 or targets[0].path != to.name)
+    paths = [target.path for target in targets]
+    leftovers = None if to.is_url else Leftovers(paths, [file.path for file in files if file.is_local])
+    job = _Job(reading, creating, progress, sum(map(size_of, files)), _identities(files, reading))
+    with unchanged:
+        continued = _copy(targets, job)
+    if leftovers is not None:
+        leftovers.remove()
+    return Copied(files=len(targets), bytes=job.total, continued=continued, paths=tuple(map(shown, paths)))
+
+
+def _targets(files: list[FileRange], to: Destination) -> list[Target]:
+    """Which file becomes which."""
+    if is_folder_name(to.name) or (not to.is_url and os.path.isdir(to.name)):
+        folder = to.name if is_folder_name(to.name) else f"{to.name}/"
+        named: dict[str, FileRange] = {}
+        for file in files:
+            path = folder + file_name(file.path)
+            if named.setdefault(path, file) is not file:
+                both = f"{shown(named[path].path)!r} and {shown(file.path)!r}"
+                raise ValueError(f"{both} would both become {shown(path)!r}; copy one of them to another folder")
+        return [Target(path, [file]) for path, file in named.items()]
+    if (shards := numbered(to.name)) is not None:
+        name, count = shards
+        if count != len(files):
+            raise ValueError(f"{shown(to.name)!r} has {count} shards, but there are {len(files)} files to copy")
+        return [Target(path, [file]) for path, file in zip(shard_paths(name, count), files, strict=True)]
+    if len(files) > 1:
+        raise ValueError(
+            f"{len(files)} files cannot all be copied to {shown(to.name)!r}; pass a folder, which ends in a slash, or "
+            f"name@{len(files)}"
+        )
+    return [Target(to.name, files)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all files of one call share."""
+
+    reading: OpenOptions
+    creating: Creating
+    progress: Callable[[int, int], object] | None
+    total: int
+    identities: dict[str, str | None]
+    """A text for each source, which is another one if its content is. None: the source does not tell."""
+
+
+def _identities(files: list[FileRange], reading: OpenOptions) -> dict[str, str | None]:
+    urls = [file.path for file in files if not file.is_local] if reading.store is None else []
+    found: dict[str, str | None] = {}
+    if urls:
+        found.update(zip(urls, _core.object_identities(urls, list(reading.storage)), strict=True))
+    for file in files:
+        if file.is_local:
+            about = os.stat(file.path)
+            found[file.path] = f"{about.st_dev} {about.st_ino} {about.st_size} {about.st_mtime_ns}"
+    return found
+
+
+def _copy(targets: list[Target], job: _Job) -> int:
+    """Copies and publishes. Returns how many files were complete before."""
+    written: list[Writer] = []
+    kept: list[_Kept] = []
+    before, continued, report = 0, 0, Progress(job.progress, job.total)
+    try:
+        for target in targets:
+            keep = _kept(target, job)
+            writer = _adopted(target, keep, job, written[-1] if written else None) if keep else None
+            if writer is None:
+                writer = _written(target, job, before, written[-1] if written else None)
+                if keep is not None:
+                    keep.remember(writer)
+            else:
+                continued += 1
+            written.append(writer)
+            kept += [keep] if keep else []
+            before += size_of(target.files[0])
+            report(before)
+        publish(written, job.creating.overwrite)
+    except BaseException as error:
+        for writer in written:
+            with suppress(Exception):  # it may be published already, or its store may be gone
+                writer._leave()
+        if written:
+            add_note(error, f"{len(written)} of {len(targets)} files were copied; the same call continues after them")
+        raise
+    finally:
+        for writer in written:
+            writer._discard()
+    if job.creating.tally and not _is_compared_by_store(job.creating, targets):
+        check_published(written, job.reading, 0)
+    for keep in kept:
+        keep.forget()
+    return continued
+
+
+def _is_compared_by_store(creating: Creating, targets: list[Target]) -> bool:
+    """Whether the store computes checksums of what it gets, and they are compared."""
+    is_on = dict(creating.storage).get("check_uploads", "true") not in ("false", "0")
+    scheme = targets[0].path.partition("://")[0]
+    return is_on and scheme in ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "azure")
+
+
+def _written(target: Target, job: _Job, before: int, last: Writer | None) -> Writer:
+    """A complete copy, verified if it can be read before it is published."""
+    source = target.files[0]
+    step = None if job.progress is None else Progress(job.progress, job.total, before)
+    writer = new_writer(target.path, replace(job.creating, together_with=last), {})
+    writer._advice = "wait for copy to return before the program ends"
+    try:
+        _core.pour(writer, [(source.path, 0, None)], job.reading, None, None, step, size_of(source))
+        writer._seal()
+        if job.creating.tally:
+            writer._check(job.reading, 0)
+    except BaseException:
+        writer._discard()
+        raise
+    return writer
+
+
+class _Kept:
+    """What is left of a complete copy that is not published, so that the next call need not make it again."""
+
+    def __init__(self, path: str, mark: str, storage: Pairs) -> None:
+        self._folder, slash, self._name = path.rpartition("/")
+        self._folder += slash
+        self._prefix, self._storage = f".{self._name[:40]}.{mark}", list(storage)
+        self._is_url = is_url(path)
+
+    def _files(self) -> Iterator[str]:
+        with suppress(OSError), os.scandir(self._folder or os.curdir) as entries:
+            for entry in entries:
+                if entry.name.startswith(self._prefix) and entry.name.endswith(_SUFFIX):
+                    yield self._folder + entry.name
+
+    @property
+    def _object(self) -> str:
+        return f"{self._folder}{self._prefix}{_SUFFIX}"
+
+    def find(self) -> Finished | None:
+        """What an earlier call left. None if there is nothing."""
+        if self._is_url:
+            content = _core.read_object(self._object, self._storage)
+            if content is None:
+                return None
+            with suppress(ValueError, TypeError, KeyError):  # not ours, or from another version
+                found = json.loads(content)
+                parts = [str(part) for part in found["parts"]]
+                sum = None if found["sum"] is None else (int(found["sum"][0]), int(found["sum"][1]))
+                return (str(found["upload"]), parts, int(found["size"])), sum
+            return None
+        for path in self._files():
+            numbers = path[len(self._folder) + len(self._prefix) : -len(_SUFFIX)].split("-")[1:]
+            if len(numbers) == 2:
+                with suppress(ValueError):
+                    return path, (int(numbers[0]), int(numbers[1], 16))
+            return path, None
+        return None
+
+    def remember(self, writer: Writer) -> None:
+        """Keeps what a writer has written, for the case that it is not published."""
+        found: Finished | None = writer._finished()
+        if found is None:
+            return
+        where, sum = found
+        if self._is_url:
+            upload, parts, size = where
+            content = {"upload": upload, "parts": parts, "size": size, "sum": sum}
+            _core.put_object(self._object, json.dumps(content).encode(), self._storage)
+            return
+        numbers = "" if sum is None else f"-{sum[0]}-{sum[1]:016x}"
+        with suppress(OSError):  # a file system without links: the next call copies the file again
+            os.link(where, f"{self._folder}{self._prefix}{numbers}{_SUFFIX}")
+
+    def forget(self) -> None:
+        if self._is_url:
+            _core.delete_objects([self._object], self._storage)
+            return
+        for path in list(self._files()):
+            with suppress(OSError):
+                os.unlink(path)
+
+
+def _kept(target: Target, job: _Job) -> _Kept | None:
+    identity = job.identities.get(target.files[0].path)
+    if identity is None:
+        return None
+    text = json.dumps([target.files[0].path, identity, target.path])
+    return _Kept(target.path, hashlib.sha256(text.encode()).hexdigest()[:16], job.creating.storage)
+
+
+def _adopted(target: Target, keep: _Kept, job: _Job, last: Writer | None) -> Writer | None:
+    """A writer that has what an earlier call left. None if that is nothing, or not what it was."""
+    found = keep.find()
+    if found is None:
+        return None
+    writer = new_writer(target.path, replace(job.creating, together_with=last), {})
+    try:
+        writer._adopt(*found)
+        writer._check(job.reading, 0)
+    except Exception:
+        writer._discard()
+        keep.forget()
+        return None
+    except BaseException:
+        writer._discard()
+        raise
+    return writer
