@@ -33,6 +33,7 @@ from anyrecord.errors import (
 if _TYPE_CHECKING:
     from anyrecord._combine import concat, mix
     from anyrecord._convert import Converted, convert
+    from anyrecord._copy import Copied, copy
     from anyrecord._files import FileInfo, Info, Report, info, verify
     from anyrecord._folder import Folder, unpack
     from anyrecord._index import build_index
@@ -53,6 +54,7 @@ __all__ = [
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "Copied",
     "DamageWarning",
     "FileInfo",
     "Folder",
@@ -79,6 +81,7 @@ __all__ = [
     "build_index",
     "concat",
     "convert",
+    "copy",
     "create",
     "info",
     "mix",
@@ -93,6 +96,7 @@ __all__ = [
 _IMPORTED_ON_USE = {
     "_combine": ("concat", "mix"),
     "_convert": ("Converted", "convert"),
+    "_copy": ("Copied", "copy"),
     "_files": ("FileInfo", "Info", "Report", "info", "verify"),
     "_folder": ("Folder", "unpack"),
     "_index": ("build_index",),

@@ -5,32 +5,37 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from anyrecord import _core
 from anyrecord._calls import Progress, add_note
 from anyrecord._copying import Target, check_published, check_targets, publish
 from anyrecord._locations import StrPath, file_name, is_url, shown
+from anyrecord._object_sets import refuse_web_set
 from anyrecord._options import OpenOptions, open_options
 from anyrecord._paths import FileRange, expand, size_of, with_sizes
 from anyrecord._publishing import Unchanged
-from anyrecord._shard_names import numbered, shard_paths
+from anyrecord._shard_names import set_name, shard_paths
 from anyrecord._stores import Pairs, Storage
 from anyrecord._targets import Destination, destination, is_folder_name
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import Creating, Writer, new_writer
 
-__all__ = ["Copied", "copy"]
+__all__ = ["Copied", "copy", "left_files", "left_objects", "remove_left_objects"]
 
 _WHOLE = "_whole"
 """What the core calls files whose content does not matter."""
+_NUMBERED = re.compile("(.*[^/])@([0-9]+)", re.DOTALL)
 _SUFFIX = ".copied"
 """The end of the names of what a call leaves that did not come to its end."""
 
-Finished: TypeAlias = tuple[Any, tuple[int, int] | None]
+_LEFT = re.compile(r"\.(.{1,40})\.([0-9a-f]{16})(?:-([0-9]+)-([0-9a-f]{16}))?\.copied", re.DOTALL)
+
+Finished: TypeAlias = tuple[str | tuple[str, list[str], int], tuple[int, int] | None]
 """Where a complete copy is, and the sum of its bytes. The core makes it and takes it."""
 
 
@@ -86,9 +91,10 @@ def copy(
     - `progress(done, total)` is called from time to time with bytes.
     - `storage`: the options of the sources' store, as for `open`. `target_storage`: those of the target's store.
 
-    All files appear together or not at all. After an exception, Ctrl-C or a kill you can make the same call again. Files
-    that were complete are not copied again, unless the source has changed: their copies wait under hidden names that end
-    in `.copied` (and, in a store, as an upload). `recover` removes them if you do not want to continue.
+    All files appear together or not at all. After an exception, Ctrl-C or a kill you can make the same call again.
+    Files that were complete are not copied again, unless the source has changed: their copies wait under hidden names
+    that end in `.copied`, in a store as uploads that nobody sees. If you do not want to continue, `recover` removes
+    them; for a URL, pass `keep="old"`.
     """
     reading = open_options(format=_WHOLE, storage=storage)
     files = expand(sources, reading)
@@ -112,8 +118,8 @@ def copy(
         storage=to.storage,
         in_set=len(targets) > 1,
     )
-    check_targets(files, targets, to.name, creating, into_folder=len(targets) > 1 or targets[0].path != to.name)
     paths = [target.path for target in targets]
+    check_targets(files, targets, creating, folder=None if paths == [to.name] else _folder(paths[0]))
     leftovers = None if to.is_url else Leftovers(paths, [file.path for file in files if file.is_local])
     job = _Job(reading, creating, progress, sum(map(size_of, files)), _identities(files, reading))
     with unchanged:
@@ -123,9 +129,14 @@ def copy(
     return Copied(files=len(targets), bytes=job.total, continued=continued, paths=tuple(map(shown, paths)))
 
 
+def _folder(path: str) -> str:
+    return path[: path.rindex("/") + 1] if is_url(path) else os.path.dirname(path) or os.curdir
+
+
 def _targets(files: list[FileRange], to: Destination) -> list[Target]:
     """Which file becomes which."""
     if is_folder_name(to.name) or (not to.is_url and os.path.isdir(to.name)):
+        refuse_web_set(to.name)
         folder = to.name if is_folder_name(to.name) else f"{to.name}/"
         named: dict[str, FileRange] = {}
         for file in files:
@@ -134,8 +145,8 @@ def _targets(files: list[FileRange], to: Destination) -> list[Target]:
                 both = f"{shown(named[path].path)!r} and {shown(file.path)!r}"
                 raise ValueError(f"{both} would both become {shown(path)!r}; copy one of them to another folder")
         return [Target(path, [file]) for path, file in named.items()]
-    if (shards := numbered(to.name)) is not None:
-        name, count = shards
+    if (shards := _NUMBERED.fullmatch(to.name)) is not None:
+        name, count = shards[1], int(shards[2])
         if count != len(files):
             raise ValueError(f"{shown(to.name)!r} has {count} shards, but there are {len(files)} files to copy")
         return [Target(path, [file]) for path, file in zip(shard_paths(name, count), files, strict=True)]
@@ -180,23 +191,29 @@ def _copy(targets: list[Target], job: _Job) -> int:
         for target in targets:
             keep = _kept(target, job)
             writer = _adopted(target, keep, job, written[-1] if written else None) if keep else None
+            continued += writer is not None
             if writer is None:
                 writer = _written(target, job, before, written[-1] if written else None)
-                if keep is not None:
-                    keep.remember(writer)
-            else:
-                continued += 1
             written.append(writer)
+            if keep is not None:
+                keep.remember(writer)
             kept += [keep] if keep else []
             before += size_of(target.files[0])
             report(before)
-        publish(written, job.creating.overwrite)
     except BaseException as error:
         for writer in written:
-            with suppress(Exception):  # it may be published already, or its store may be gone
-                writer._leave()
-        if written:
-            add_note(error, f"{len(written)} of {len(targets)} files were copied; the same call continues after them")
+            writer._leave()
+        if kept:
+            add_note(error, f"{len(kept)} of {len(targets)} files were copied; the same call continues after them")
+        raise
+    try:
+        publish(written, job.creating.overwrite)
+    except BaseException:
+        if is_url(targets[0].path):
+            # Their uploads are aborted, or finished by `recover`.
+            for keep in kept:
+                with suppress(OSError):
+                    keep.forget()
         raise
     finally:
         for writer in written:
@@ -236,63 +253,91 @@ class _Kept:
     """What is left of a complete copy that is not published, so that the next call need not make it again."""
 
     def __init__(self, path: str, mark: str, storage: Pairs) -> None:
-        self._folder, slash, self._name = path.rpartition("/")
-        self._folder += slash
-        self._prefix, self._storage = f".{self._name[:40]}.{mark}", list(storage)
-        self._is_url = is_url(path)
+        self._is_url, self._storage = is_url(path), list(storage)
+        self._folder = _folder(path)
+        self._name = file_name(path)
+        self._prefix = f".{self._name[:40]}.{mark}"
+        self._object = f"{self._folder}{self._prefix}{_SUFFIX}"
 
-    def _files(self) -> Iterator[str]:
-        with suppress(OSError), os.scandir(self._folder or os.curdir) as entries:
-            for entry in entries:
-                if entry.name.startswith(self._prefix) and entry.name.endswith(_SUFFIX):
-                    yield self._folder + entry.name
-
-    @property
-    def _object(self) -> str:
-        return f"{self._folder}{self._prefix}{_SUFFIX}"
+    def _files(self) -> list[str]:
+        found = (name for name in os.listdir(self._folder) if name.startswith(self._prefix) and name.endswith(_SUFFIX))
+        return [os.path.join(self._folder, name) for name in found]
 
     def find(self) -> Finished | None:
         """What an earlier call left. None if there is nothing."""
         if self._is_url:
             content = _core.read_object(self._object, self._storage)
-            if content is None:
-                return None
-            with suppress(ValueError, TypeError, KeyError):  # not ours, or from another version
-                found = json.loads(content)
-                parts = [str(part) for part in found["parts"]]
-                sum = None if found["sum"] is None else (int(found["sum"][0]), int(found["sum"][1]))
-                return (str(found["upload"]), parts, int(found["size"])), sum
-            return None
+            return None if content is None else _parsed(content)
         for path in self._files():
-            numbers = path[len(self._folder) + len(self._prefix) : -len(_SUFFIX)].split("-")[1:]
-            if len(numbers) == 2:
-                with suppress(ValueError):
-                    return path, (int(numbers[0]), int(numbers[1], 16))
-            return path, None
+            if (match := _LEFT.fullmatch(os.path.basename(path))) is not None:
+                return path, None if match[3] is None else (int(match[3]), int(match[4], 16))
         return None
 
     def remember(self, writer: Writer) -> None:
         """Keeps what a writer has written, for the case that it is not published."""
-        found: Finished | None = writer._finished()
+        found = writer._finished()
         if found is None:
             return
         where, sum = found
-        if self._is_url:
+        if isinstance(where, tuple):
             upload, parts, size = where
-            content = {"upload": upload, "parts": parts, "size": size, "sum": sum}
+            content = {"name": self._name, "upload": upload, "parts": parts, "size": size, "sum": sum}
             _core.put_object(self._object, json.dumps(content).encode(), self._storage)
             return
         numbers = "" if sum is None else f"-{sum[0]}-{sum[1]:016x}"
         with suppress(OSError):  # a file system without links: the next call copies the file again
-            os.link(where, f"{self._folder}{self._prefix}{numbers}{_SUFFIX}")
+            os.link(where, os.path.join(self._folder, f"{self._prefix}{numbers}{_SUFFIX}"))
 
     def forget(self) -> None:
         if self._is_url:
             _core.delete_objects([self._object], self._storage)
             return
-        for path in list(self._files()):
+        for path in self._files():
             with suppress(OSError):
                 os.unlink(path)
+
+
+def _parsed(content: bytes) -> Finished | None:
+    """What an object says that `_Kept.remember` wrote. None if it is not ours, or damaged."""
+    try:
+        found = json.loads(content)
+        sum = None if found["sum"] is None else (int(found["sum"][0]), int(found["sum"][1]))
+        return (str(found["upload"]), [str(part) for part in found["parts"]], int(found["size"])), sum
+    except (ValueError, TypeError, LookupError):
+        return None
+
+
+def left_files(path: str, *, is_folder: bool) -> list[str]:
+    """What unfinished copies left of a local file, or of all files of a folder."""
+    folder = path if is_folder else os.path.dirname(path)
+    try:
+        names = sorted(os.listdir(folder or os.curdir))
+    except OSError:
+        return []
+    return [os.path.join(folder, name) for name in names if _is_left(name, None if is_folder else file_name(path))]
+
+
+def left_objects(to: Destination, *, is_folder: bool) -> list[tuple[str, int]]:
+    """What unfinished copies left of an object, or of all objects of a folder: URLs and sizes."""
+    folder = _folder(to.name)
+    objects, _ = _core.list_objects(folder, False, list(to.storage))
+    return [(url, size) for url, size in objects if _is_left(file_name(url), None if is_folder else file_name(to.name))]
+
+
+def remove_left_objects(urls: list[str], to: Destination) -> None:
+    """Lets the store forget what unfinished copies sent, and removes what they left."""
+    storage = list(to.storage)
+    for url in urls:
+        content = _core.read_object(url, storage) or b""
+        if (found := _parsed(content)) is not None:
+            name = str(json.loads(content).get("name"))
+            _core.abort_upload(_folder(url) + name.rpartition("/")[2], found[0][0], storage)
+    _core.delete_objects(urls, storage)
+
+
+def _is_left(name: str, target: str | None) -> bool:
+    match = _LEFT.fullmatch(name)
+    return match is not None and (target is None or match[1] == target[:40] or set_name(match[1]) == target)
 
 
 def _kept(target: Target, job: _Job) -> _Kept | None:

@@ -199,9 +199,7 @@ class Writer(_core.Writer):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return (
-            f"<anyrecord.Writer: {self.format} to {self._shown or 'a file object'}, {self.num_records} records, {state}>"
-        )
+        return f"<anyrecord.Writer: {self.format} to {self._shown or 'a file object'}, {self.num_records} records, {state}>"
 
 
 _ALIVE: weakref.WeakValueDictionary[int, Writer] = weakref.WeakValueDictionary()

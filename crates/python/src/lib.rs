@@ -116,6 +116,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(object_sets::parse_object_journal, m)?)?;
     m.add_function(wrap_pyfunction!(object_sets::recover_objects, m)?)?;
     m.add_function(wrap_pyfunction!(object_sets::delete_objects, m)?)?;
+    m.add_function(wrap_pyfunction!(object_sets::read_object, m)?)?;
+    m.add_function(wrap_pyfunction!(object_sets::abort_upload, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::publish_set, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::journal_path, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::journal_names, m)?)?;

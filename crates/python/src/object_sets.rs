@@ -6,7 +6,7 @@ use crate::opening::with_cx;
 use crate::writer::Writer;
 use anyrecord::error::Error;
 use anyrecord::storage::remote::options::StorageOptions;
-use anyrecord::storage::remote::upload::{journal as object_journal, set};
+use anyrecord::storage::remote::upload::{journal as object_journal, set, single};
 use anyrecord::storage::remote::url::RemoteUrl;
 use anyrecord::storage::transaction::Keep;
 use anyrecord::{Cx, Limits, Result};
@@ -122,4 +122,20 @@ pub fn delete_objects(py: Python<'_>, urls: Vec<String>, storage: Vec<(String, S
     let (urls, options) = (parsed(&urls).map_err(Failure)?, options(storage).map_err(Failure)?);
     let delete = |cx: &Cx<'_>| set::delete(&urls, &options, cx);
     Ok(gil::detach(py, || with_cx(&Limits::default(), delete)).map_err(Failure)?)
+}
+
+/// The bytes of a small object. None if it does not exist.
+#[pyfunction]
+pub fn read_object(py: Python<'_>, url: &str, storage: Vec<(String, String)>) -> PyResult<Option<Vec<u8>>> {
+    let (url, options) = (RemoteUrl::parse(url).map_err(Failure)?, options(storage).map_err(Failure)?);
+    let read = |cx: &Cx<'_>| single::read(&url, &options, cx);
+    Ok(gil::detach(py, || with_cx(&Limits::default(), read)).map_err(Failure)?)
+}
+
+/// Lets a store forget the parts of an upload. One that does not exist is no error.
+#[pyfunction]
+pub fn abort_upload(py: Python<'_>, url: &str, id: &str, storage: Vec<(String, String)>) -> PyResult<()> {
+    let (url, options) = (RemoteUrl::parse(url).map_err(Failure)?, options(storage).map_err(Failure)?);
+    let abort = |cx: &Cx<'_>| single::abort(&url, id, &options, cx);
+    Ok(gil::detach(py, || with_cx(&Limits::default(), abort)).map_err(Failure)?)
 }

@@ -24,7 +24,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 enum WriterState {
     Open(Box<anyrecord::writer::Writer>),
@@ -48,6 +48,8 @@ pub struct Writer {
     owner: Weak<Owner>,
     /// What the uploads of this writer share. It knows of uploads that could not be aborted.
     uploads: Option<Uploading>,
+    /// The counts and hashes of the files, once they are complete.
+    sums: OnceLock<Vec<Option<Sum>>>,
 }
 
 /// The attributes of `anyrecord._writer.Creating`.
@@ -316,6 +318,7 @@ impl Writer {
             format: format.name,
             owner,
             uploads,
+            sums: OnceLock::new(),
         })
     }
 
@@ -352,6 +355,8 @@ impl Writer {
                 self.warn_of_uploads(py)?;
                 let sealed = sealed.map_err(Failure)?;
                 let count = sealed.len();
+                // Fails only if it was sealed before, which it was not.
+                let _ = self.sums.set(sealed.sums());
                 *state = WriterState::Sealed(sealed);
                 Ok(count)
             }
@@ -393,6 +398,7 @@ impl Writer {
         match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
             WriterState::Open(writer) => {
                 let sealed = gil::detach(py, || writer.adopt(finished.into(), sum)).map_err(Failure)?;
+                let _ = self.sums.set(sealed.sums());
                 *state = WriterState::Sealed(sealed);
                 Ok(())
             }
@@ -408,6 +414,24 @@ impl Writer {
         let sealed = self.take_sealed(py)?;
         gil::detach(py, || sealed.leave());
         Ok(())
+    }
+
+    /// Reads the published objects and compares their records with what was written.
+    fn _check_published(
+        &self,
+        py: Python<'_>,
+        urls: Vec<PathBuf>,
+        options: Opening,
+        threads: usize,
+    ) -> PyResult<()> {
+        let files = urls.into_iter().map(|url| (url, 0, None)).collect();
+        let locations = options.locations(files)?.into_iter().map(|(location, _)| location);
+        let sums = self.sums.get().into_iter().flatten().copied();
+        let objects: Vec<_> = locations.zip(sums).collect();
+        let format = detect::by_name(self.format).map_err(Failure)?;
+        let reading = options.options();
+        let check = |cx: &Cx<'_>| SealedSet::check_published(&objects, format, &reading, threads, cx);
+        Ok(gil::detach(py, || with_cx(&reading.limits, check)).map_err(Failure)?)
     }
 
     /// Publishes the one sealed file under its name.

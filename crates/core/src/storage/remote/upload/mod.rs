@@ -15,6 +15,7 @@
 //! | `finish` | what makes an object of parts or of bytes, and how it is found again if the answer of the store is lost |
 //! | [`spooled`] | files that are sent only when they are complete |
 //! | [`set`], [`journal`] | many objects that appear together |
+//! | [`single`] | commands about single objects |
 
 mod buffer;
 mod finish;
@@ -22,6 +23,7 @@ pub mod journal;
 pub mod memory;
 mod parts;
 pub mod set;
+pub mod single;
 pub mod spooled;
 
 use super::options::StorageOptions;
@@ -354,6 +356,11 @@ pub struct Pieces {
     pub parts: Vec<String>,
     /// The size of the object.
     pub size: u64,
+}
+
+/// Stores an object with one request. It replaces an object of that name.
+pub(super) async fn put(object: &Object, bytes: &Bytes) -> Result<()> {
+    finish::put(object, bytes, true, object.store.policy.check_uploads).await
 }
 
 /// A request that only says what to do.
