@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from anyrecord import _core
 from anyrecord._calls import add_note
+from anyrecord._copy import left_files, left_objects, remove_left_objects
 from anyrecord._locations import StrPath, is_web, shown
 from anyrecord._object_sets import journal_url, refuse_interrupted_objects
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
@@ -82,6 +84,7 @@ def recover(
     locks, so the error without `keep` says which process on which machine publishes the set, and since when. `keep` is
     your word that this process is gone. `keep="old"` is possible as long as no old object was replaced. A killed writer
     leaves no temporary files in a store, but parts that nobody sees. A lifecycle rule of the bucket removes them.
+    `keep="old"` also removes what an unfinished `copy` left to continue with.
     """
     to = destination(path, storage)
     name = to.name
@@ -101,11 +104,12 @@ def recover(
     if paths is None:
         _refuse_other_names(name, is_folder)
     found = _temporaries(name, is_folder, remove=remove and saved is None)
+    copies = _copies(name, is_folder, remove=remove and saved is None)
     return Recovered(
         interrupted=paths is not None,
         kept=None if paths is None else keep,
         paths=tuple(paths or ()),
-        temporaries=tuple(file.temporary for file in found),
+        temporaries=(*(file.temporary for file in found), *copies),
         salvaged=() if saved is None else _salvage(found, saved),
     )
 
@@ -123,7 +127,34 @@ def _recover_objects(to: Destination, keep: Literal["old", "new"] | None) -> Rec
         refuse_interrupted_objects(Destination(name, to.storage), sharded=False)
         refuse_interrupted_objects(Destination(name, to.storage), sharded=True)
     kept = None if urls is None else keep
-    return Recovered(interrupted=urls is not None, kept=kept, paths=tuple(shown(url) for url in urls or ()))
+    return Recovered(
+        interrupted=urls is not None,
+        kept=kept,
+        paths=tuple(shown(url) for url in urls or ()),
+        temporaries=() if is_web(name) else _object_copies(Destination(name, to.storage), is_folder, keep),
+    )
+
+
+def _object_copies(to: Destination, is_folder: bool, keep: Literal["old", "new"] | None) -> tuple[Temporary, ...]:
+    """What unfinished copies left. It is removed with `keep="old"`: only then the user says that they do not run."""
+    left = left_objects(to, is_folder=is_folder)
+    if keep == "old":
+        remove_left_objects([url for url, _ in left], to)
+    state: Literal["removed", "unknown"] = "removed" if keep == "old" else "unknown"
+    why = None if keep == "old" else "a copy that runs, or that the same call continues; keep='old' removes it"
+    return tuple(Temporary(path=shown(url), bytes=size, state=state, why=why) for url, size in left)
+
+
+def _copies(path: str, is_folder: bool, *, remove: bool) -> list[Temporary]:
+    """What unfinished copies left. A copy that runs does not need it, but could not be continued without it."""
+    found = []
+    for left in left_files(path, is_folder=is_folder):
+        with suppress(FileNotFoundError):
+            size = os.path.getsize(left)
+            if remove:
+                os.unlink(left)
+            found.append(Temporary(path=left, bytes=size, state="removed" if remove else "stale"))
+    return found
 
 
 def _refuse_other_names(path: str, is_folder: bool) -> None:
