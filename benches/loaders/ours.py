@@ -9,7 +9,8 @@ from typing import Any
 
 from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
 
-BLOCK_BYTES = 1_000_000
+BLOCK_BYTES, BLOCK_RECORDS = 256_000, 10
+"""A block has at least so many bytes and records."""
 WINDOW = 16
 """Blocks that are mixed with one another."""
 
@@ -45,7 +46,8 @@ def reader(job: Job) -> Callable[[], Iterator[list[bytes]]]:
 
 
 def shuffle_options(job: Job) -> dict[str, int]:
-    return {} if job.full_shuffle else {"block": BLOCK_BYTES // job.sample_bytes, "window": WINDOW}
+    block = max(BLOCK_BYTES // job.sample_bytes, BLOCK_RECORDS)
+    return {} if job.full_shuffle else {"block": block, "window": WINDOW}
 
 
 def storage(endpoint: str) -> dict[str, str]:

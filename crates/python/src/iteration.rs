@@ -230,23 +230,28 @@ impl Announced {
             Some((most, time)) => self.remote_bytes(mean * (next - self.begin.min(next)), most, time) / mean,
             None => PREFETCH_RECORDS.min(PREFETCH_BYTES / mean),
         };
-        // Announce at least half of the distance at a time, so requests are large.
-        if reader.is_warm() || self.until >= next.saturating_add(distance / 2) {
+        // Announce at least a quarter of the distance at a time, so requests are large. More is announced than may be in
+        // flight, so the link is never idle.
+        if reader.is_warm() || self.until >= next.saturating_add(distance - distance / 4) {
             return;
         }
-        let (from, mut until) = (self.until.max(next), view.len().min(next.saturating_add(distance)));
+        let (mut from, mut until) = (self.until.max(next), view.len().min(next.saturating_add(distance)));
         if reader.is_remote() {
             // The records of a whole window are neighbours, so few requests bring them. Those of a part are not.
             until = Some(view.window_end(until)).filter(|end| end - until <= distance).unwrap_or(until);
         }
         self.until = until.max(self.until);
-        if from < until {
-            gil::detach(py, || {
-                let mut positions: Vec<u64> = (from..until).collect();
+        gil::detach(py, || {
+            while from < until {
+                // One window after the other: what is read first shall arrive first.
+                let window_end = Some(view.window_end(from + 1)).filter(|end| *end > from + 1);
+                let end = until.min(window_end.unwrap_or(until));
+                let mut positions: Vec<u64> = (from..end).collect();
                 view.get_many(&mut positions);
                 with_cx(reader, |cx| reader.will_read(&positions, cx));
-            });
-        }
+                from = end;
+            }
+        });
     }
 }
 

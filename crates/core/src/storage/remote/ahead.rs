@@ -14,7 +14,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
+
+/// What the bytes in flight are counted in. A semaphore has at most 2^32 permits.
+const UNIT: u64 = 1 << 10;
 
 /// What is fetched ahead of all files of a data set. A forked child begins with nothing.
 #[derive(Default)]
@@ -55,6 +59,49 @@ struct Blocks {
     next_age: u64,
     /// Bytes of all blocks.
     held: u64,
+    in_flight: Option<InFlight>,
+}
+
+/// Bounds the bytes in flight to half of what is fetched ahead, in the order in which they were announced. What has
+/// arrived makes room at once. Otherwise requests that began together would end together, and the link would be idle
+/// until the next ones are answered.
+#[derive(Clone)]
+struct InFlight {
+    free: Arc<Semaphore>,
+    most: u32,
+}
+
+impl InFlight {
+    fn new(readahead_bytes: u64) -> Self {
+        let most = u32::try_from(readahead_bytes / 2 / UNIT).unwrap_or(u32::MAX).max(1);
+        InFlight { free: Arc::new(Semaphore::new(most as usize)), most }
+    }
+
+    /// Waits until so many bytes may be in flight.
+    async fn enter(self, bytes: u64) -> Room {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.most);
+        // There is always a permit, because the semaphore is never closed.
+        Room { permit: self.free.acquire_many_owned(units).await.ok(), arrived: 0 }
+    }
+}
+
+/// Bytes that may be in flight.
+struct Room {
+    permit: Option<OwnedSemaphorePermit>,
+    /// Bytes that have arrived and still count as in flight.
+    arrived: u64,
+}
+
+impl Room {
+    /// Makes room for others.
+    fn arrived(&mut self, bytes: usize) {
+        self.arrived += bytes as u64;
+        let units = (self.arrived / UNIT) as usize;
+        self.arrived %= UNIT;
+        if let Some(permit) = &mut self.permit {
+            drop(permit.split(units.min(permit.num_permits())));
+        }
+    }
 }
 
 impl Blocks {
@@ -188,6 +235,8 @@ impl Ahead {
         self.blocks.with(|blocks| {
             let missing: Vec<_> =
                 wanted.iter().flat_map(|range| blocks.missing(file.id(), range.clone())).collect();
+            let in_flight =
+                blocks.in_flight.get_or_insert_with(|| InFlight::new(policy.readahead_bytes)).clone();
             for planned in plan(&missing, policy.merge_gap, policy.part_size) {
                 let block = Arc::new(Block {
                     range: planned.range,
@@ -197,7 +246,7 @@ impl Ahead {
                     generation: process::generation(),
                 });
                 // A failure is found again, and reported, when the bytes are read.
-                if start(file, &block).is_err() {
+                if start(file, &block, in_flight.clone()).is_err() {
                     return;
                 }
                 Stats::add(&file.stats().ahead_bytes, block.len());
@@ -303,12 +352,14 @@ impl Block {
     }
 }
 
-fn start(file: &RemoteFile, block: &Arc<Block>) -> Result<()> {
+fn start(file: &RemoteFile, block: &Arc<Block>, in_flight: InFlight) -> Result<()> {
     let (object, identity, name) = (file.object()?, file.identity().clone(), file.shown().to_owned());
     // The task must not keep the block: it ends when nobody wants the block any more.
     let (range, block_of_task) = (block.range.clone(), Arc::downgrade(block));
     let task = runtime::runtime()?.spawn(async move {
+        let mut room = in_flight.enter(range.end - range.start).await;
         let take = |piece: Bytes| {
+            room.arrived(piece.len());
             if let Some(block) = block_of_task.upgrade() {
                 block.add(&piece);
             }
@@ -327,11 +378,30 @@ fn start(file: &RemoteFile, block: &Arc<Block>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     fn left(wanted: &[(u64, u64)], read: &[Range<u64>]) -> Vec<(u64, u64)> {
         let mut state = State { wanted: wanted.iter().copied().collect(), ..State::default() };
         read.iter().for_each(|range| state.was_read(range));
         state.wanted.into_iter().collect()
+    }
+
+    #[test]
+    fn bytes_in_flight_are_bounded_and_those_that_arrive_make_room() {
+        let in_flight = InFlight::new(20 * UNIT);
+        let enter = |bytes: u64| in_flight.clone().enter(bytes).now_or_never();
+        let mut first = enter(6 * UNIT).unwrap();
+        // A request that is larger than the bound waits until nothing else is in flight.
+        assert!(enter(5 * UNIT).is_none() && enter(100 * UNIT).is_none());
+        first.arrived(UNIT as usize - 1);
+        assert!(enter(5 * UNIT).is_none());
+        first.arrived(1);
+        let second = enter(5 * UNIT).unwrap();
+        first.arrived(100 * UNIT as usize);
+        assert!(enter(6 * UNIT).is_none());
+        assert!(enter(5 * UNIT).is_some());
+        drop((first, second));
+        assert!(enter(100 * UNIT).is_some());
     }
 
     #[test]
