@@ -80,11 +80,11 @@ def recover(
     - if publishing was interrupted and you did not pass `keep`;
     - if files of the set to keep are missing.
 
-    **Objects.** `path` can be a URL, with `storage` as for `create`. A folder is a URL that ends in a slash. A store has no
-    locks, so the error without `keep` says which process on which machine publishes the set, and since when. `keep` is
-    your word that this process is gone. `keep="old"` is possible as long as no old object was replaced. A killed writer
-    leaves no temporary files in a store, but parts that nobody sees. A lifecycle rule of the bucket removes them.
-    `keep="old"` also removes what an unfinished `copy` left to continue with.
+    **Objects.** `path` can be a URL, with `storage` as for `create`. A folder is a URL that ends in a slash. A store
+    has no locks, so the error without `keep` says which process on which machine publishes the set, and since when.
+    `keep` is your word that this process is gone. `keep="old"` is possible as long as no old object was replaced. A
+    killed writer leaves no temporary files in a store, but parts that nobody sees. A lifecycle rule of the bucket
+    removes them. `keep="old"` also removes what an unfinished `copy` left to continue with.
     """
     to = destination(path, storage)
     name = to.name

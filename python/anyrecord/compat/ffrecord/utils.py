@@ -98,6 +98,7 @@ def _warn_of_others(folder: str, parts: set[str]) -> None:
     others = sorted(shown(path) for path in found if path not in parts)
     if others:
         warnings.warn(
-            f"{shown(folder)} contains other .ffr files, which readers of the folder will also read: {', '.join(others[:3])}",
+            f"{shown(folder)} contains other .ffr files, which readers of the folder will also read: "
+            f"{', '.join(others[:3])}",
             stacklevel=3,
         )
