@@ -111,7 +111,7 @@ def _mode(path: str) -> int | None:
 
 
 def refuse_interrupted(path: str, *, sharded: bool) -> None:
-    """Raises PublishError if publishing the file, or its shards, was interrupted. A publish that runs is no error."""
+    """Raises PublishError if publishing a local file, or its shards, was interrupted. One that runs is no error."""
     folder, name = os.path.split(path)
     if sharded and os.path.lexists(own := _core.journal_path(path, False)):
         _core.refuse_interrupted(own)

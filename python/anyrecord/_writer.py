@@ -8,7 +8,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 
@@ -16,6 +16,13 @@ from anyrecord import _core
 from anyrecord._locations import StrPath, is_url, shown, split_query
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
 from anyrecord._options import mark_worker_process
+from anyrecord._object_sets import (
+    existing_object_shards,
+    journal_url,
+    refuse_existing,
+    refuse_interrupted_objects,
+    refuse_web_set,
+)
 from anyrecord._shard_names import existing_shards, shard_paths
 from anyrecord._stores import Pairs, Storage
 from anyrecord._targets import Destination, destination, refuse_folder_name, refuse_interrupted, refuse_unwritable
@@ -81,6 +88,8 @@ class Writer(_core.Writer):
     # `write`, `write_many`, `num_records`, `num_bytes`, `format` and `closed` are in the extension type.
 
     _path: str | None = None
+    _storage: Pairs = ()
+    """The options of the store, if the path is a URL."""
     _sharding: tuple[str, int]
     _overwrite: bool
     _names: list[str] | None = None
@@ -111,7 +120,7 @@ class Writer(_core.Writer):
         kind, number = self._sharding
         if kind == "one":
             return [shown(self._path)]
-        return shard_paths(self._path, number) if kind in ("turns", "explicit") else []
+        return shard_paths(self._path, number) if kind in ("turns", "explicit") else []  # of a store, not of the web
 
     def close(self) -> None:
         """Finishes the file and publishes it under its name. A second call does nothing."""
@@ -129,6 +138,11 @@ class Writer(_core.Writer):
                 refuse_interrupted(self._path, sharded=False)
             self._publish()
             self._names = [self._path]
+        elif is_url(self._path):
+            names, to = shard_paths(self._path, count), Destination(self._path, self._storage)
+            journal = journal_url(self._path, is_folder=False)
+            _core.publish_objects([self], journal, self._overwrite, names, lambda: existing_object_shards(to))
+            self._names = names
         else:
             refuse_interrupted(self._path, sharded=True)
             names, path = shard_paths(self._path, count), self._path
@@ -290,9 +304,9 @@ def create(
         num_records=optional_number("num_records", num_records, 0, MOST_COUNT),
         storage=to.storage,
     )
-    if to.is_url and sharding[0] != "one":
-        raise ValueError("shards cannot be written to a URL yet")
-    if name is not None and not to.is_url:
+    if to.is_url:
+        check_objects(to, creating)
+    elif name is not None:
         is_sharded = sharding[0] != "one"
         if is_sharded:
             refuse_unwritable(name, sharded=True)
@@ -316,15 +330,30 @@ def create(
     return writer
 
 
+def check_objects(to: Destination, creating: Creating) -> None:
+    """Raises now what would fail at the end: an interrupted publish, or shards that must not be replaced."""
+    is_sharded = creating.sharding[0] != "one"
+    if is_sharded:
+        refuse_web_set(to.name)
+    refuse_interrupted_objects(to, sharded=is_sharded)
+    if is_sharded and not creating.overwrite:
+        found = existing_object_shards(to)
+        refuse_existing(found, f"the {len(found)} shards there")
+
+
 def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Writer:
-    """Returns a writer of a path or a file object. Checks the options of the format."""
+    """Returns a writer of a path, a URL or a file object. Checks the options of the format."""
     keywords = {keyword: _format_option(keyword, value) for keyword, value in keywords.items()}
     if isinstance(target, str) and creating.format == "tfrecord":
         front = split_query(target)[0]
         implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if front.endswith(suffix)]
         keywords = {"codec": implied[0], **keywords} if implied else keywords
+    kind, number = creating.sharding
+    if isinstance(target, str) and is_url(target) and kind in ("turns", "explicit"):
+        creating = replace(creating, shard_urls=tuple(shard_paths(target, number)))
     writer = Writer(target, creating, keywords)
     writer._path = target if isinstance(target, str) else None
+    writer._storage = creating.storage
     writer._overwrite, writer._sharding = creating.overwrite, creating.sharding
     _ALIVE[id(writer)] = writer
     return writer

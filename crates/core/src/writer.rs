@@ -21,6 +21,7 @@ use crate::process;
 use crate::storage::location::Location;
 use crate::storage::output::Output;
 use crate::storage::publish::Sealed;
+use crate::storage::remote::upload::set::Member;
 use crate::storage::remote::upload::spooled::Spooled;
 use crate::storage::remote::upload::{self, Appearance, Upload, Uploading};
 use crate::storage::remote::url::{Kind as StoreKind, RemoteUrl};
@@ -472,6 +473,19 @@ impl SealedSet {
         self.files.into_iter().filter_map(|(complete, _)| match complete {
             Complete::File(sealed) => Some(sealed),
             Complete::Object(_) | Complete::Spooled(_) => None,
+        })
+    }
+
+    /// The objects, each with the name that it was created with if it has one, for publishing them together with others:
+    /// see [`set`](crate::storage::remote::upload::set).
+    pub fn into_objects(self) -> impl Iterator<Item = (Member, Option<RemoteUrl>)> {
+        self.files.into_iter().filter_map(|(complete, _)| match complete {
+            Complete::Object(upload) => {
+                let url = upload.url().clone();
+                Some((Member::Upload(upload), Some(url)))
+            }
+            Complete::Spooled(spool) => Some((Member::Spooled(spool), None)),
+            Complete::File(_) => None,
         })
     }
 }

@@ -16,6 +16,7 @@
 //! | `iteration` | its iterator |
 //! | `damage` | `on_error=`: reading on through damage |
 //! | `writer` | `Writer` |
+//! | `object_sets` | sets of objects that appear together |
 //! | `publishing` | sets of files that are published together |
 //! | `owned` | a lock that does not deadlock after a fork or in a user's file object |
 //! | `file_like` | Python file objects as storage and output |
@@ -35,6 +36,7 @@ mod indices;
 mod interrupts;
 mod iteration;
 mod numbers;
+mod object_sets;
 mod opening;
 mod order;
 mod owned;
@@ -109,6 +111,11 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(opening::open_object, m)?)?;
     m.add_function(wrap_pyfunction!(opening::open_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(opening::restore, m)?)?;
+    m.add_function(wrap_pyfunction!(object_sets::publish_objects, m)?)?;
+    m.add_function(wrap_pyfunction!(object_sets::read_object_journal, m)?)?;
+    m.add_function(wrap_pyfunction!(object_sets::parse_object_journal, m)?)?;
+    m.add_function(wrap_pyfunction!(object_sets::recover_objects, m)?)?;
+    m.add_function(wrap_pyfunction!(object_sets::delete_objects, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::publish_set, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::journal_path, m)?)?;
     m.add_function(wrap_pyfunction!(publishing::journal_names, m)?)?;

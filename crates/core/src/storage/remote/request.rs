@@ -47,6 +47,14 @@ impl Identity {
         self.tag.as_deref()
     }
 
+    /// A text that is another one if the content is.
+    pub fn text(&self) -> String {
+        match self.tag.as_ref().or(self.version.as_ref()) {
+            Some(tag) => format!("{} {tag}", self.size),
+            None => format!("{} {}", self.size, self.modified),
+        }
+    }
+
     /// The condition that a request makes. A weak tag cannot be one.
     fn condition(&self) -> Option<String> {
         self.tag.clone().filter(|tag| !tag.starts_with("W/"))

@@ -143,3 +143,38 @@ pub async fn delete(object: &Object) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+/// Makes an object of its parts, unless another process has done so. `stamp`: what the old object of that name is.
+pub async fn resume(object: &Object, pieces: &Pieces, stamp: Option<&str>) -> Result<()> {
+    // Writers refuse the name as long as there is a journal, so what is not the old object is the new one.
+    let is_new = |found: &Identity| {
+        let told = is_of_pieces(found, pieces, object.store.kind);
+        told.unwrap_or_else(|| stamp.is_none_or(|stamp| stamp != found.text()))
+    };
+    if look(object).await?.as_ref().is_some_and(is_new) {
+        return Ok(());
+    }
+    match complete(object, pieces, true).await {
+        Ok(()) => Ok(()),
+        // The process that publishes the set still runs, and was faster.
+        Err(error) => match look(object).await {
+            Ok(Some(found)) if is_new(&found) => Ok(()),
+            _ => Err(error),
+        },
+    }
+}
+
+/// All bytes of an object. None if there is none.
+pub async fn read(object: &Object) -> Result<Option<Vec<u8>>> {
+    let Some(found) = look(object).await? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let take = |piece: Bytes| {
+        bytes.extend_from_slice(&piece);
+        Ok(())
+    };
+    match object.read(0..found.size, &found, take).await {
+        Ok(()) => Ok(Some(bytes)),
+        Err(error) if io_kind(&error) == Some(ErrorKind::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -18,8 +18,10 @@
 
 mod buffer;
 mod finish;
+pub mod journal;
 pub mod memory;
 mod parts;
+pub mod set;
 pub mod spooled;
 
 use super::options::StorageOptions;
@@ -280,6 +282,11 @@ impl SealedUpload {
     /// Waits until all parts have arrived.
     pub fn wait(&self) -> Result<()> {
         self.parts.wait(&self.listen)
+    }
+
+    /// Leaves the upload as it is.
+    fn keep(&mut self) {
+        self.is_done = true;
     }
 
     /// Makes the object appear.
