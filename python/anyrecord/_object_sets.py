@@ -20,13 +20,13 @@ _OF_FOLDER = ".anyrecord-folder.publish"
 
 
 def journal_url(url: str, *, is_folder: bool) -> str:
-    """The journal of the shards of a URL, or of objects that appear together in a folder.
+    """The journal of the shards of a URL, or of objects that appear together in the folder of a URL.
 
     >>> journal_url("s3://bucket/train.ffr", is_folder=False), journal_url("memory://", is_folder=True)
     ('s3://bucket/.train.ffr.publish', 'memory://.anyrecord-folder.publish')
     """
     folder, slash, name = url.rpartition("/")
-    return f"{url.rstrip('/') if name else folder}{slash}{_OF_FOLDER}" if is_folder else f"{folder}{slash}.{name}.publish"
+    return folder + slash + (_OF_FOLDER if is_folder else f".{name}.publish")
 
 
 def refuse_interrupted_objects(to: Destination, *, sharded: bool) -> None:

@@ -453,6 +453,22 @@ impl SealedSet {
         parallel::for_each(&self.files, threads, cx, check).map(drop)
     }
 
+    /// Reads objects that are published and compares their records with those that were written, as [`check`](Self::check)
+    /// does for files.
+    pub fn check_published(
+        objects: &[(Location, Option<Sum>)],
+        format: &Format,
+        options: &ReadOptions,
+        threads: usize,
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        let check = |(location, sum): &(Location, Option<Sum>), cx: &Cx<'_>| match sum {
+            Some(sum) => tally::check(location, format, options, *sum, cx).map_err(|e| e.in_file(&location.name())),
+            None => Ok(()),
+        };
+        parallel::for_each(objects, threads, cx, check).map(drop)
+    }
+
     /// For a set of one file: makes it appear under the name that it was created with.
     pub fn publish(self, cx: &Cx<'_>) -> Result<()> {
         for (complete, _) in self.files {

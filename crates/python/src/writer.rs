@@ -13,6 +13,7 @@ use anyrecord::storage::remote::upload::Uploading;
 use anyrecord::storage::remote::url::{RemoteUrl, scheme};
 use anyrecord::storage::temporary::Owner;
 use anyrecord::writer::pool::Listen;
+use anyrecord::writer::tally::Sum;
 use anyrecord::writer::{CreateOptions, ObjectTarget, SealedSet, Sharding};
 use anyrecord::{Cx, Limits};
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
@@ -22,7 +23,7 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 enum WriterState {
     Open(Box<anyrecord::writer::Writer>),
@@ -46,6 +47,8 @@ pub struct Writer {
     owner: Weak<Owner>,
     /// What the uploads of this writer share. It knows of uploads that could not be aborted.
     uploads: Option<Uploading>,
+    /// The counts and hashes of the files, once they are complete.
+    sums: OnceLock<Vec<Option<Sum>>>,
 }
 
 /// The attributes of `anyrecord._writer.Creating`.
@@ -287,6 +290,7 @@ impl Writer {
             format: format.name,
             owner,
             uploads,
+            sums: OnceLock::new(),
         })
     }
 
@@ -323,6 +327,8 @@ impl Writer {
                 self.warn_of_uploads(py)?;
                 let sealed = sealed.map_err(Failure)?;
                 let count = sealed.len();
+                // Fails only if it was sealed before, which it was not.
+                let _ = self.sums.set(sealed.sums());
                 *state = WriterState::Sealed(sealed);
                 Ok(count)
             }
@@ -347,6 +353,24 @@ impl Writer {
         let check = |cx: &Cx<'_>| sealed.check(format, &reading, threads, cx);
         let checked = gil::detach(py, || with_cx(&reading.limits, check));
         Ok(checked.map_err(Failure)?)
+    }
+
+    /// Reads the published objects and compares their records with what was written.
+    fn _check_published(
+        &self,
+        py: Python<'_>,
+        urls: Vec<PathBuf>,
+        options: Opening,
+        threads: usize,
+    ) -> PyResult<()> {
+        let files = urls.into_iter().map(|url| (url, 0, None)).collect();
+        let locations = options.locations(files)?.into_iter().map(|(location, _)| location);
+        let sums = self.sums.get().into_iter().flatten().copied();
+        let objects: Vec<_> = locations.zip(sums).collect();
+        let format = detect::by_name(self.format).map_err(Failure)?;
+        let reading = options.options();
+        let check = |cx: &Cx<'_>| SealedSet::check_published(&objects, format, &reading, threads, cx);
+        Ok(gil::detach(py, || with_cx(&reading.limits, check)).map_err(Failure)?)
     }
 
     /// Publishes the one sealed file under its name.

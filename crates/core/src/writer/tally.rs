@@ -60,5 +60,9 @@ pub fn check(
     Err(Error::checksum("the written file does not hold the records that were passed to the writer")
         .expected(format_args!("{} records with hash {:016x}", written.records, written.hash))
         .found(format_args!("{} with {:016x}", found.records, found.hash))
-        .hint("memory or disk may be faulty; nothing was published"))
+        .hint(if location.as_url().is_some() {
+            "memory or the store may be faulty; what was published is deleted again"
+        } else {
+            "memory or disk may be faulty; nothing was published"
+        }))
 }

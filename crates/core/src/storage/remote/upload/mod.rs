@@ -328,6 +328,11 @@ pub struct Pieces {
     pub size: u64,
 }
 
+/// Stores an object with one request. It replaces an object of that name.
+pub(super) async fn put(object: &Object, bytes: &Bytes) -> Result<()> {
+    finish::put(object, bytes, true, object.store.policy.check_uploads).await
+}
+
 /// A request that only says what to do.
 fn command(object: &Object) -> Arc<Sending> {
     Arc::new(Sending::command(object.store.kind))
