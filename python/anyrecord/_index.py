@@ -45,8 +45,8 @@ def build_index(
     options = open_options(format=format, storage=storage)
     if options.store is not None:
         raise ValueError(
-            f"storage= cannot be a {type(storage).__name__} to write to: pass a URL and a dict of options, or build the "
-            "index of a local copy"
+            f"storage= cannot be a {type(storage).__name__} to write to: pass a URL and a dict of options, or build "
+            "the index of a local copy"
         )
     files = {file.path: file for file in with_sizes(expand(source, options), options)}
     sizes = {path: size_of(file) for path, file in files.items()}

@@ -78,10 +78,11 @@ def recover(
     - if publishing was interrupted and you did not pass `keep`;
     - if files of the set to keep are missing.
 
-    **Objects.** `path` can be a URL, with `storage` as for `create`. A folder is a URL that ends in a slash. A store has no
-    locks, so the error without `keep` says which process on which machine publishes the set, and since when. `keep` is
-    your word that this process is gone. `keep="old"` is possible as long as no old object was replaced. A killed writer
-    leaves no temporary files in a store, but parts that nobody sees. A lifecycle rule of the bucket removes them.
+    **Objects.** `path` can be a URL, with `storage` as for `create`. A folder is a URL that ends in a slash. A store
+    has no locks, so the error without `keep` says which process on which machine publishes the set, and since when.
+    `keep` is your word that this process is gone. `keep="old"` is possible as long as no old object was replaced. A
+    killed writer leaves no temporary files in a store, but parts that nobody sees. A lifecycle rule of the bucket
+    removes them.
     """
     to = destination(path, storage)
     name = to.name
@@ -115,7 +116,9 @@ def _recover_objects(to: Destination, keep: Literal["old", "new"] | None) -> Rec
     is_folder = is_folder_name(name)
     urls = None
     if not is_web(name):  # which has no journals
-        urls = _core.recover_objects(journal_url(name, is_folder=is_folder), None if keep is None else keep == "new", storage)
+        urls = _core.recover_objects(
+            journal_url(name, is_folder=is_folder), None if keep is None else keep == "new", storage
+        )
     if urls is None and not is_folder and not is_web(name):
         # The object, or the set, may be one of those that appear together in a folder. The error names the folder.
         refuse_interrupted_objects(Destination(name, to.storage), sharded=False)

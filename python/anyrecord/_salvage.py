@@ -146,7 +146,8 @@ def salvage(
     - `progress(done, total)` is called from time to time. It counts bytes of the sources.
     - `limits`: the limits of `open`. What is over a limit is skipped.
     - `storage`: the `storage` of `open`, if the source is a URL.
-    - `target_storage`: the `storage` of `create`, if the target is a URL. Its records are compared after it is published.
+    - `target_storage`: the `storage` of `create`, if the target is a URL. Its records are compared after it is
+      published.
 
     One damaged byte costs at most one chunk. For FFRecord and TFRecord it costs at most one record, but from a TFRecord
     file that is compressed as a whole, only what comes before the damage can be read. Memory use does not grow with the

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 from anyrecord import _core
 from anyrecord._locations import StrPath, is_url, shown, split_query
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
-from anyrecord._options import mark_worker_process
 from anyrecord._object_sets import (
     existing_object_shards,
     journal_url,
@@ -23,6 +22,7 @@ from anyrecord._object_sets import (
     refuse_interrupted_objects,
     refuse_web_set,
 )
+from anyrecord._options import mark_worker_process
 from anyrecord._shard_names import existing_shards, shard_paths
 from anyrecord._stores import Pairs, Storage
 from anyrecord._targets import Destination, destination, refuse_folder_name, refuse_interrupted, refuse_unwritable
@@ -198,10 +198,8 @@ class Writer(_core.Writer):
         )
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "open"
-        return (
-            f"<anyrecord.Writer: {self.format} to {self._shown or 'a file object'}, {self.num_records} records, {state}>"
-        )
+        state, target = "closed" if self.closed else "open", self._shown or "a file object"
+        return f"<anyrecord.Writer: {self.format} to {target}, {self.num_records} records, {state}>"
 
 
 _ALIVE: weakref.WeakValueDictionary[int, Writer] = weakref.WeakValueDictionary()

@@ -85,9 +85,10 @@ pub fn parse_object_journal(
     name: &str,
     target: &str,
     bytes: &[u8],
-) -> PyResult<(Vec<String>, Py<PyAny>)> {
+) -> PyResult<Option<(Vec<String>, Py<PyAny>)>> {
     match object_journal::Journal::decode(bytes) {
-        Some(journal) => told(py, name, target, &journal),
+        None if !object_journal::Journal::is_one(bytes) => Ok(None),
+        Some(journal) => told(py, name, target, &journal).map(Some),
         None => Err(Failure(object_journal::unfinished(name, target, None)).into()),
     }
 }

@@ -47,7 +47,8 @@ def dump(dataset: Any, fname: StrPath, nfiles: int, verbose: bool = False) -> No
         folder = str(Path(target))
         os.makedirs(folder, exist_ok=True)
     parts = [
-        (start, min(start + size, len(dataset)), os.path.join(folder, f"PART_{k:05d}.ffr")) for k, start in enumerate(starts)
+        (start, min(start + size, len(dataset)), os.path.join(folder, f"PART_{k:05d}.ffr"))
+        for k, start in enumerate(starts)
     ]
     _warn_of_others(folder, {path for *_, path in parts})
     _write_all(dataset, parts, verbose)
@@ -97,6 +98,7 @@ def _warn_of_others(folder: str, parts: set[str]) -> None:
     others = sorted(shown(path) for path in found if path not in parts)
     if others:
         warnings.warn(
-            f"{shown(folder)} contains other .ffr files, which readers of the folder will also read: {', '.join(others[:3])}",
+            f"{shown(folder)} contains other .ffr files, which readers of the folder will also read: "
+            f"{', '.join(others[:3])}",
             stacklevel=3,
         )

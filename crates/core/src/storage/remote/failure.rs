@@ -162,6 +162,15 @@ fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Op
             let hint = "another process has aborted it, or a lifecycle rule of the bucket; write it again";
             Some(Failed::finally(error.hint(hint)))
         }
+        // The crate does not tell these apart for every request of every store.
+        (Some(status @ (401 | 403)), StoreError::Generic { .. }) => {
+            let error = io(ErrorKind::PermissionDenied, "access is denied", said(status));
+            Some(Failed::finally(error.hint("check the credentials and their permissions")))
+        }
+        (Some(status @ 404), StoreError::Generic { .. }) => {
+            let error = io(ErrorKind::NotFound, "there is no such object or bucket", said(status));
+            Some(Failed::finally(error.hint("check the name and the account")))
+        }
         // An error in the body of an answer that began well.
         (Some(status @ 200..300), _) => {
             Some(Failed::later(io(ErrorKind::Other, "cannot write", said(status))))

@@ -82,6 +82,13 @@ impl Journal {
         format!("{journal}\n").into_bytes()
     }
 
+    /// Whether bytes begin as a journal does. Else another program wrote them.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        const BEGIN: &[u8] = b"{\"anyrecord\":";
+        let length = bytes.len().min(BEGIN.len());
+        bytes.get(..length) == BEGIN.get(..length)
+    }
+
     /// Reads a journal. None unless the bytes are a whole one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(bytes).ok()?;
@@ -188,8 +195,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         for journal in [journal(), Journal::new(vec![], vec![])] {
+            assert!(Journal::is_one(&journal.encode()));
             assert_eq!(Journal::decode(&journal.encode()), Some(journal));
         }
+        assert!(!Journal::is_one(b"notes") && !Journal::is_one(b"anyrecord publish 1\n"));
     }
 
     #[test]

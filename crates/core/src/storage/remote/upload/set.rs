@@ -216,12 +216,12 @@ impl Place {
             .map_err(|error| error.in_file(self.journal.shown()))
     }
 
-    /// The journal. None if there is none, and None inside if it is damaged.
+    /// The journal. None if there is none, or if another program wrote it, and None inside if it is damaged.
     fn read(&self, cx: &Cx<'_>) -> Result<Option<Option<Journal>>> {
         let object = self.object(&self.journal)?;
         let read = async move { finish::read(&object).await };
         let bytes = runtime::run(read, cx).map_err(|error| error.in_file(self.journal.shown()))?;
-        Ok(bytes.map(|bytes| Journal::decode(&bytes)))
+        Ok(bytes.filter(|bytes| Journal::is_one(bytes)).map(|bytes| Journal::decode(&bytes)))
     }
 
     /// Makes all objects, and removes what they replace.
