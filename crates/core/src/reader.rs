@@ -362,7 +362,15 @@ impl Reader {
 
     /// Whether recent reads hit the page cache.
     pub fn is_warm(&self) -> bool {
-        self.page_cache.is_warm() && !self.is_remote
+        self.page_cache.is_warm() && (!self.is_remote || self.is_cached())
+    }
+
+    /// Whether a local cache has all bytes of all files.
+    fn is_cached(&self) -> bool {
+        self.shards.iter().all(|shard| {
+            let source = shard.opened_source();
+            source.and_then(|source| source.mapped()).is_some_and(|mapped| mapped.is_whole())
+        })
     }
 
     /// Whether some of the files are on servers.

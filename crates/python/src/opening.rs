@@ -183,9 +183,9 @@ pub fn restore(
     let reading = opening.options();
     let places = Places::new(&opening)?;
     let mut shards = Vec::with_capacity(files.len());
-    let files = files.into_iter().map(|(path, first, records, format)| {
-        Ok((places.location(path)?, first, records, format))
-    });
+    let files = files
+        .into_iter()
+        .map(|(path, first, records, format)| Ok((places.location(path)?, first, records, format)));
     let files = files.collect::<PyResult<Vec<_>>>()?;
     let has_objects = files.iter().any(|(location, ..)| location.as_url().is_some());
     let shared = if has_objects { opening.file_set(&reading.limits)? } else { FileSet::new(&reading.limits) };

@@ -58,9 +58,9 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
             });
             let read = match read {
                 // Other threads run while it is fetched.
-                Err(error) if error.is_elsewhere() => bytes_with(py, size, false, |out| {
-                    with_cx(reader, |cx| reader.read_into(&plan, out, cx))
-                }),
+                Err(error) if error.is_elsewhere() => {
+                    bytes_with(py, size, false, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)))
+                }
                 read => read,
             };
             Ok(read.map_err(|error| plan.attribute_memory(error)).map_err(Failure)?)

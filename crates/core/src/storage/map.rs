@@ -59,10 +59,8 @@ impl Map {
         if !sigbus::install() {
             return None;
         }
-        let (protection, flags) = (
-            rustix::mm::ProtFlags::READ,
-            rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE,
-        );
+        let (protection, flags) =
+            (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE);
         // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
         let begin =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) }.ok()?;
@@ -153,6 +151,15 @@ impl Map {
     pub fn touch_end(&self) {
         // SAFETY: the last byte of the mapping, which has at least one. Volatile, because the value is not used.
         unsafe { self.begin.as_ptr().add(self.len - 1).read_volatile() };
+    }
+
+    /// Reads a byte. If its page cannot be read, this causes a fault, which marks the map.
+    #[inline]
+    pub fn touch(&self, at: usize) {
+        if at < self.len {
+            // SAFETY: a byte of the mapping. Volatile, because the value is not used.
+            unsafe { self.begin.as_ptr().add(at).read_volatile() };
+        }
     }
 
     /// Whether a range that ends at `end` has bytes in the last page.

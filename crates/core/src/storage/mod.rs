@@ -182,6 +182,11 @@ pub trait Mapped: Send + Sync {
         true
     }
 
+    /// Whether all bytes can be borrowed, as far as is known.
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     /// Whether access to the bytes never waits for a disk.
     fn is_memory(&self) -> bool;
 
@@ -264,7 +269,7 @@ impl Borrowed<'_> {
             #[cfg(target_os = "linux")]
             Borrowed::Cached(range) => {
                 let result = act(range.bytes());
-                match range.is_intact(result.is_ok())? {
+                match range.is_intact(is_verified, result.is_ok())? {
                     true => result,
                     false => range.read_again(cx, &mut act),
                 }

@@ -44,7 +44,9 @@ pub fn name(key: &ObjectKey, number: u64) -> String {
 pub fn is_name(name: &str) -> bool {
     name.split_once('.').is_some_and(|(key, number)| {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        key.len() == 64 && key.bytes().all(is_hex) && number.parse::<u64>().is_ok_and(|n| n.to_string() == number)
+        key.len() == 64
+            && key.bytes().all(is_hex)
+            && number.parse::<u64>().is_ok_and(|n| n.to_string() == number)
     })
 }
 

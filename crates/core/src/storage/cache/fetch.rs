@@ -31,7 +31,8 @@ pub fn read(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> std::result::Result<()
     let mut missing = Vec::new();
     for (index, (number, file, ops)) in jobs.iter_mut().enumerate() {
         file.enroll();
-        fill(index, file, ops, &mut missing).map_err(|error| (*number, error.in_file(file.remote().shown())))?;
+        fill(index, file, ops, &mut missing)
+            .map_err(|error| (*number, error.in_file(file.remote().shown())))?;
         cx.check().map_err(|error| (*number, error))?;
     }
     // Whole blocks are worth fetching only if they can be stored.
@@ -104,7 +105,11 @@ fn parts_of<T>(
 }
 
 /// Fetches the ranges themselves, and not their blocks.
-fn pass(jobs: &mut [Job<'_, '_, '_>], missing: &[Missing<'_>], cx: &Cx<'_>) -> std::result::Result<(), Failed> {
+fn pass(
+    jobs: &mut [Job<'_, '_, '_>],
+    missing: &[Missing<'_>],
+    cx: &Cx<'_>,
+) -> std::result::Result<(), Failed> {
     if missing.is_empty() {
         return Ok(());
     }
@@ -117,8 +122,11 @@ fn pass(jobs: &mut [Job<'_, '_, '_>], missing: &[Missing<'_>], cx: &Cx<'_>) -> s
         let ops: Vec<_> = ops.map(|(op, _)| ReadOp { at: op.at, out: &mut *op.out }).collect();
         passed.push((*number, file.remote(), ops));
     }
-    let mut of_server: Vec<_> =
-        passed.iter_mut().filter(|(_, _, ops)| !ops.is_empty()).map(|(n, file, ops)| (*n, *file, ops)).collect();
+    let mut of_server: Vec<_> = passed
+        .iter_mut()
+        .filter(|(_, _, ops)| !ops.is_empty())
+        .map(|(n, file, ops)| (*n, *file, ops))
+        .collect();
     transfer::read(&mut of_server, cx)
 }
 
@@ -171,7 +179,8 @@ fn fetch_wave(
             .collect();
         of_files.push((number, file, ops));
     }
-    let mut of_server: Vec<_> = of_files.iter_mut().map(|(number, file, ops)| (*number, *file, ops)).collect();
+    let mut of_server: Vec<_> =
+        of_files.iter_mut().map(|(number, file, ops)| (*number, *file, ops)).collect();
     let transfer = Transfer::begin(&mut of_server, cx);
     // The requests are in flight meanwhile.
     store(before);

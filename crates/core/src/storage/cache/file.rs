@@ -116,6 +116,8 @@ impl Storage for CachedFile {
     }
 
     fn unchanged(&self) -> Result<()> {
+        // Something in the bytes is wrong. If it was a block, the next read finds out.
+        self.resident.doubt();
         self.remote.unchanged()
     }
 
@@ -157,19 +159,27 @@ mod in_place {
             self.bytes
         }
 
-        /// Whether a result that was computed from the bytes can be trusted. `is_ok`: the computation did not fail.
+        /// Whether a result that was computed from the bytes can be trusted. `is_verified`: a checksum covers the bytes.
+        /// `is_ok`: the computation did not fail.
         #[inline(always)]
-        pub fn is_intact(&self, is_ok: bool) -> Result<bool> {
+        pub fn is_intact(&self, is_verified: bool, is_ok: bool) -> Result<bool> {
+            let is_whole = is_verified || self.has_all_ends();
             let is_here = self.map.state_after_reading() == MapState::Intact
                 && self.file.resident.removals() == self.removals;
-            if is_here && is_ok { Ok(true) } else { self.look_closer(is_here) }
+            if is_here && is_whole && is_ok { Ok(true) } else { self.look_closer(is_here) }
+        }
+
+        fn has_all_ends(&self) -> bool {
+            self.file.resident.has_all_ends(self.at, self.bytes.len(), &self.file.cache)
         }
 
         #[cold]
         #[inline(never)]
         fn look_closer(&self, is_here: bool) -> Result<bool> {
             if self.map.state() == MapState::Retired {
-                return Err(Error::closed("these records were closed during the read").hint("open them again"));
+                return Err(
+                    Error::closed("these records were closed during the read").hint("open them again")
+                );
             }
             if is_here {
                 // The disk may have changed a block since it was verified. So it is verified again.
@@ -213,6 +223,10 @@ mod in_place {
             })
         }
 
+        fn is_whole(&self) -> bool {
+            self.resident.is_whole()
+        }
+
         fn is_memory(&self) -> bool {
             false
         }
@@ -230,14 +244,18 @@ mod in_place {
         fn prefetch(&self, range: Range<u64>) {
             /// After the first lines, the processor prefetches the rest of a record by itself.
             const LINES: usize = 512;
-            let (Ok(begin), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end)) else { return };
+            let (Ok(begin), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end)) else {
+                return;
+            };
             if let Some(bytes) = self.resident.map().and_then(|map| map.bytes().get(begin..end)) {
                 prefetch::bytes(bytes, LINES);
             }
         }
 
         fn export(&self, range: Range<u64>) -> bool {
-            let Some(map) = self.resident.map().filter(|_| sigbus::protects_this_thread()) else { return false };
+            let Some(map) = self.resident.map().filter(|_| sigbus::protects_this_thread()) else {
+                return false;
+            };
             let is_kept = map.export();
             // The blocks stay from now on, if they are there.
             let is_here = is_kept && self.holds(range);

@@ -69,10 +69,18 @@ impl Folder {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.descriptor, name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(descriptor) => File::from(descriptor),
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Ok(None),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(file.metadata()?.is_file().then_some(file))
+    }
+
+    /// The number of the file of that name, which distinguishes it from others on its disk, and its size.
+    pub fn identity(&self, name: &str) -> Option<(u64, u64)> {
+        let found = rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((found.st_ino as u64, found.st_size as u64))
     }
 
     /// Whether there is a file of that name.
@@ -93,25 +101,28 @@ impl Folder {
         let _ = rustix::fs::utimensat(&self.descriptor, name, &times, AtFlags::SYMLINK_NOFOLLOW);
     }
 
-    /// Makes a file with that content. It appears under its name when it is complete. Returns the file.
-    pub fn create(&self, name: &str, parts: &[&[u8]]) -> io::Result<File> {
+    /// Makes a file with that content. It appears under its name when it is complete. Returns the file. None if something
+    /// else has that name.
+    pub fn create(&self, name: &str, parts: &[&[u8]]) -> io::Result<Option<File>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         let temporary = format!("{TEMPORARY}{}-{number}-{}", std::process::id(), &name[..name.len().min(16)]);
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A process of the same number may have been killed while it wrote.
         self.remove(&temporary);
         let mut file: File =
             rustix::fs::openat(&self.descriptor, &temporary, flags, Mode::RUSR | Mode::WUSR)?.into();
-        let written = parts.iter().try_for_each(|part| file.write_all(part)).and_then(|()| {
-            Ok(rustix::fs::renameat(&self.descriptor, &temporary, &self.descriptor, name)?)
+        let written = parts.iter().try_for_each(|part| file.write_all(part));
+        let renamed = written.and_then(|()| {
+            match rustix::fs::renameat(&self.descriptor, &temporary, &self.descriptor, name) {
+                Err(rustix::io::Errno::ISDIR | rustix::io::Errno::NOTEMPTY) => Ok(None),
+                renamed => Ok(Some(renamed?)),
+            }
         });
-        if let Err(error) = written {
+        if !matches!(renamed, Ok(Some(()))) {
             self.remove(&temporary);
-            return Err(error);
         }
-        Ok(file)
+        Ok(renamed?.map(|()| file))
     }
 
     /// The files. Those that disappear meanwhile are left out.
@@ -120,21 +131,19 @@ impl Folder {
         for entry in rustix::fs::Dir::read_from(&self.descriptor)? {
             let Ok(entry) = entry else { continue };
             let Ok(name) = entry.file_name().to_str() else { continue };
-            let Ok(stat) = rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            let Ok(stat) = rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
             if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
                 continue;
             }
-            let since = Duration::new(stat.st_mtime.max(0) as u64, (stat.st_mtime_nsec as u32).min(999_999_999));
+            let since =
+                Duration::new(stat.st_mtime.max(0) as u64, (stat.st_mtime_nsec as u32).min(999_999_999));
             let modified = UNIX_EPOCH + since;
             entries.push(Entry { name: name.to_owned(), size: stat.st_size as u64, modified });
         }
         Ok(entries)
     }
-}
-
-/// Whether an error of the system says that a name leads to something that is not a file.
-pub fn is_in_the_way(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::IsADirectory | ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists)
 }
 
 /// A path from the root: it stays valid if the working directory changes.

@@ -29,6 +29,8 @@ mod key;
 mod resident;
 mod space;
 pub mod store;
+#[cfg(test)]
+mod tests;
 mod upkeep;
 
 pub use fetch::read;

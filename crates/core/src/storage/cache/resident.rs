@@ -12,7 +12,7 @@ use crate::process::{self, PerProcess};
 use crate::storage::map::{Map, MapState};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{
     AtomicU8, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -37,8 +37,12 @@ pub struct Resident {
     key: ObjectKey,
     size: u64,
     marks: Box<[AtomicU8]>,
+    /// The number of each block's file. Another file may have its name by now.
+    inodes: Box<[AtomicU64]>,
     #[cfg(target_os = "linux")]
     map: Option<Map>,
+    /// How many blocks are mapped.
+    mapped: AtomicUsize,
     /// How many blocks were taken away so far.
     removals: AtomicU64,
     /// Held while blocks are mapped and taken away.
@@ -57,8 +61,10 @@ impl Resident {
             key,
             size,
             marks: (0..count).map(|_| AtomicU8::new(0)).collect(),
+            inodes: (0..count).map(|_| AtomicU64::new(0)).collect(),
             #[cfg(target_os = "linux")]
             map: Map::reserve(size).filter(|_| BLOCK.is_multiple_of(rustix::param::page_size() as u64)),
+            mapped: AtomicUsize::new(0),
             removals: AtomicU64::new(0),
             placing: PerProcess::default(),
             enrolled: AtomicU64::new(0),
@@ -116,6 +122,13 @@ impl Resident {
         all
     }
 
+    /// Whether all blocks are mapped.
+    #[cfg(target_os = "linux")]
+    pub fn is_whole(&self) -> bool {
+        let is_intact = self.map.as_ref().is_some_and(|map| map.state() == MapState::Intact);
+        is_intact && self.mapped.load(Relaxed) == self.marks.len()
+    }
+
     /// Tells the folder that a block is used, unless it knows.
     fn note_use(&self, number: usize, cache: &Cache) {
         let Some(mark) = self.marks.get(number) else { return };
@@ -145,12 +158,12 @@ impl Resident {
         else {
             return false;
         };
-        if self.copy_mapped(number, mark, parts) {
+        if self.copy_mapped(number, mark, parts, cache) {
             self.note_use(place, cache);
             return true;
         }
         let length = self.length(number);
-        if mark.load(Acquire) & (SOUND | MAPPED) == SOUND {
+        if mark.load(Acquire) & (SOUND | MAPPED) == SOUND && !self.is_faulted() {
             if self.copy_read(number, length, parts, cache) {
                 self.note_use(place, cache);
                 return true;
@@ -166,6 +179,24 @@ impl Resident {
         true
     }
 
+    #[cfg(target_os = "linux")]
+    fn is_faulted(&self) -> bool {
+        self.map.as_ref().is_some_and(|map| map.state() == MapState::Faulted)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_faulted(&self) -> bool {
+        false
+    }
+
+    /// Verifies all blocks again that are not mapped. Those that are mapped are verified again if a record is wrong.
+    pub fn doubt(&self) {
+        for mark in &self.marks {
+            let _ = mark.compare_exchange(SOUND, 0, SeqCst, Relaxed);
+            let _ = mark.compare_exchange(SOUND | USED, 0, SeqCst, Relaxed);
+        }
+    }
+
     fn length(&self, number: u64) -> usize {
         let range = block::range(number, self.size);
         (range.end - range.start) as usize
@@ -173,39 +204,72 @@ impl Resident {
 
     /// Copies parts of a block from the map.
     #[cfg(target_os = "linux")]
-    fn copy_mapped(&self, number: u64, mark: &AtomicU8, parts: Parts<'_, '_>) -> bool {
+    fn copy_mapped(&self, number: u64, mark: &AtomicU8, parts: Parts<'_, '_>, cache: &Cache) -> bool {
         let Some(map) = &self.map else { return false };
         let before = self.removals();
         if mark.load(Acquire) & MAPPED == 0 || !crate::storage::sigbus::protects_this_thread() {
             return false;
         }
         if map.state() == MapState::Faulted {
-            // Somebody truncated a block, or the disk failed. Each block is verified again, and then read.
-            let mapped = self.marks.iter().filter(|mark| mark.swap(0, SeqCst) & MAPPED != 0).count();
-            MAPS.fetch_sub(mapped, Relaxed);
+            // Somebody truncated a block, or the disk failed. From now on, blocks are verified at each read.
+            self.marks.iter().for_each(|mark| mark.store(0, SeqCst));
             return false;
         }
         let begin = (number * BLOCK) as usize;
-        for (at, out) in parts {
+        for (at, out) in parts.iter_mut() {
             let Some(found) = map.bytes().get(begin + *at..begin + *at + out.len()) else { return false };
             out.copy_from_slice(found);
+        }
+        if parts.iter().any(|(at, out)| !self.has_its_end(number, *at + out.len(), cache)) {
+            // Somebody truncated it. It is verified again, and fails.
+            self.remove(number);
+            return false;
         }
         map.state_after_reading() == MapState::Intact && self.removals() == before
     }
 
+    /// Whether a mapped block was not truncated before `end`, of which a part was read without a checksum. A block that
+    /// was truncated inside a page reads as zeros after that, with no signal, but all later pages cause one. So only
+    /// the last page needs a look at the size of the file.
+    #[cfg(target_os = "linux")]
+    fn has_its_end(&self, number: u64, end: usize, cache: &Cache) -> bool {
+        let (length, page) = (self.length(number), rustix::param::page_size());
+        let Some(map) = self.map.as_ref().filter(|_| length > 0) else { return true };
+        map.touch((number * BLOCK) as usize + length - 1);
+        end <= (length - 1) / page * page
+            || self.is_file(number, cache.folder().identity(&block::name(&self.key, number)))
+    }
+
+    /// Whether that is the number and the size of the file of a block.
+    fn is_file(&self, number: u64, found: Option<(u64, u64)>) -> bool {
+        let inode = self.inodes.get(number as usize).map(|inode| inode.load(Relaxed));
+        inode.zip(Some((self.length(number) + TRAILER) as u64)) == found
+    }
+
+    /// Like [`has_its_end`](Self::has_its_end), for a range of the object.
+    #[cfg(target_os = "linux")]
+    pub fn has_all_ends(&self, at: u64, length: usize, cache: &Cache) -> bool {
+        let end = at + length as u64;
+        (at / BLOCK..end.div_ceil(BLOCK)).all(|number| {
+            let end = end.min((number + 1) * BLOCK) - number * BLOCK;
+            self.has_its_end(number, end as usize, cache)
+        })
+    }
+
     #[cfg(not(target_os = "linux"))]
-    fn copy_mapped(&self, _number: u64, _mark: &AtomicU8, _parts: Parts<'_, '_>) -> bool {
+    fn copy_mapped(&self, _number: u64, _mark: &AtomicU8, _parts: Parts<'_, '_>, _cache: &Cache) -> bool {
         false
     }
 
     /// Reads parts of a block that was verified before.
     fn copy_read(&self, number: u64, length: usize, parts: Parts<'_, '_>, cache: &Cache) -> bool {
         let Ok(Some(file)) = cache.folder().read(&block::name(&self.key, number)) else { return false };
-        let is_whole = file.metadata().is_ok_and(|found| found.len() == (length + TRAILER) as u64);
-        is_whole
-            && parts.iter_mut().all(|(at, out)| {
-                *at + out.len() <= length && file.read_exact_at(out, *at as u64).is_ok()
-            })
+        let is_right =
+            file.metadata().is_ok_and(|found| self.is_file(number, Some((found.ino(), found.len()))));
+        is_right
+            && parts
+                .iter_mut()
+                .all(|(at, out)| *at + out.len() <= length && file.read_exact_at(out, *at as u64).is_ok())
     }
 
     /// The content of a block of the folder, if it is sound. One that is not is deleted.
@@ -228,10 +292,18 @@ impl Resident {
 
     /// Takes a block whose content is known to be sound.
     pub fn keep(&self, number: u64, file: &File, _cache: &Cache) {
-        let Some(mark) = usize::try_from(number).ok().and_then(|number| self.marks.get(number)) else { return };
-        if !self.place(number, file, mark) {
+        let Some(mark) = usize::try_from(number).ok().and_then(|number| self.marks.get(number)) else {
+            return;
+        };
+        if !self.place(number, file, mark) && self.note_inode(number, file) {
             mark.fetch_or(SOUND, SeqCst);
         }
+    }
+
+    fn note_inode(&self, number: u64, file: &File) -> bool {
+        let place = self.inodes.get(number as usize);
+        let noted = place.zip(file.metadata().ok()).map(|(place, found)| place.store(found.ino(), SeqCst));
+        noted.is_some()
     }
 
     #[cfg(target_os = "linux")]
@@ -241,13 +313,19 @@ impl Resident {
             if mark.load(Acquire) & MAPPED != 0 {
                 return true;
             }
-            if map.state() != MapState::Intact || MAPS.fetch_add(1, Relaxed) >= most_maps() {
+            if map.state() != MapState::Intact || !self.note_inode(number, file) {
+                return false;
+            }
+            if MAPS.fetch_add(1, Relaxed) >= most_maps() {
                 MAPS.fetch_sub(1, Relaxed);
                 return false;
             }
             let is_placed = map.place(number * BLOCK, file, self.length(number));
             match is_placed {
-                true => mark.store(SOUND | MAPPED, Release),
+                true => {
+                    self.mapped.fetch_add(1, Relaxed);
+                    mark.store(SOUND | MAPPED, Release);
+                }
                 false => drop(MAPS.fetch_sub(1, Relaxed)),
             }
             is_placed
@@ -286,6 +364,7 @@ impl Resident {
             return false;
         }
         map.clear(number * BLOCK, self.length(number));
+        self.mapped.fetch_sub(1, Relaxed);
         MAPS.fetch_sub(1, Relaxed);
         true
     }
@@ -298,7 +377,8 @@ impl Resident {
 
     /// Takes all blocks away that the folder no longer has. False if a buffer needs some of them.
     pub fn remove_deleted(&self, cache: &Cache) -> bool {
-        let is_gone = |number: u64| !cache.folder().has(&block::name(&self.key, number));
+        let is_gone =
+            |number: u64| !self.is_file(number, cache.folder().identity(&block::name(&self.key, number)));
         let mut all = true;
         for (number, mark) in (0..).zip(&self.marks) {
             if mark.load(Relaxed) != 0 && is_gone(number) {
@@ -311,8 +391,7 @@ impl Resident {
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let mapped = self.marks.iter().filter(|mark| mark.load(Relaxed) & MAPPED != 0).count();
-        MAPS.fetch_sub(mapped, Relaxed);
+        MAPS.fetch_sub(self.mapped.load(Relaxed), Relaxed);
     }
 }
 

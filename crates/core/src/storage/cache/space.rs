@@ -178,9 +178,20 @@ mod tests {
         assert_eq!(numbers(&folder), [0, 1, 2, 3]);
         folder.touch(&name(0), at(2000));
         add(&folder, 4, 2001, 4 * EACH);
-        assert_eq!(numbers(&folder), [0, 3, 4], "95 % of the limit are three blocks with the new one");
-        assert_eq!(usage(&folder).unwrap().bytes, 3 * EACH);
-        assert_eq!(usage(&folder).unwrap().deletions, usage(&folder).unwrap().deletions);
+        assert_eq!(numbers(&folder), [0, 2, 3, 4]);
+        let before = usage(&folder).unwrap();
+        assert_eq!(before.bytes, 4 * EACH);
+        add(&folder, 5, 2002, 4 * EACH);
+        assert_eq!(numbers(&folder), [0, 3, 4, 5]);
+        assert_ne!(usage(&folder).unwrap().deletions, before.deletions, "other processes have to know");
+    }
+
+    #[test]
+    fn a_large_folder_gets_room_for_several_blocks_at_once() {
+        let (_temp, folder) = temp();
+        (0..40).for_each(|number| add(&folder, number, 1000 + number, 40 * EACH));
+        add(&folder, 40, 2000, 40 * EACH);
+        assert_eq!(numbers(&folder), (2..=40).collect::<Vec<_>>());
     }
 
     #[test]

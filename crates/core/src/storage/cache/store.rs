@@ -122,13 +122,14 @@ impl Cache {
     pub(super) fn store(&self, key: &ObjectKey, number: u64, bytes: &[u8]) -> Option<File> {
         match self.storing.with(|()| self.try_store(key, number, bytes)) {
             Ok(file) => file,
-            Err(error) if folder::is_in_the_way(&error) => None,
             Err(error) => {
                 let until = self.begun.elapsed() + PAUSE;
                 self.paused_until.store(until.as_millis() as u64, Relaxed);
                 if !self.has_warned.swap(true, SeqCst) {
                     let folder = self.folder.path().display();
-                    warn(&format!("the cache {folder} cannot be written: {error}; reading goes on without storing"));
+                    warn(&format!(
+                        "the cache {folder} cannot be written: {error}; reading goes on without storing"
+                    ));
                 }
                 None
             }
@@ -146,7 +147,7 @@ impl Cache {
             return Ok(None);
         };
         self.release_deleted(usage.deletions);
-        self.folder.create(&name, &[bytes, &block::trailer(key, number, bytes)]).map(Some)
+        self.folder.create(&name, &[bytes, &block::trailer(key, number, bytes)])
     }
 
     /// Says once that an object is not cached.

@@ -26,7 +26,8 @@ impl Cache {
         if self.keeper.swap(now, SeqCst) != now {
             let cache = Arc::downgrade(self);
             // Without the thread, blocks are released when the next one is stored.
-            let _ = std::thread::Builder::new().name("anyrecord-cache".to_owned()).spawn(move || keep(&cache));
+            let _ =
+                std::thread::Builder::new().name("anyrecord-cache".to_owned()).spawn(move || keep(&cache));
         }
     }
 
