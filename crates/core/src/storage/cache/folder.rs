@@ -83,9 +83,10 @@ impl Folder {
         Some((found.st_ino as u64, found.st_size as u64))
     }
 
-    /// Whether there is a file of that name.
+    /// Whether there is a plain file of that name.
     pub fn has(&self, name: &str) -> bool {
-        rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        let found = rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_file())
     }
 
     /// Deletes a file. False if that is not possible.
