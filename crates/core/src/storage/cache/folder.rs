@@ -48,10 +48,10 @@ impl Folder {
         &self.path
     }
 
-    /// Bytes that are free on its file system.
-    pub fn free(&self) -> io::Result<u64> {
+    /// Bytes that are free on its file system, and all bytes of the file system.
+    pub fn room(&self) -> io::Result<(u64, u64)> {
         let found = rustix::fs::fstatvfs(&self.descriptor)?;
-        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+        Ok((found.f_bavail.saturating_mul(found.f_frsize), found.f_blocks.saturating_mul(found.f_frsize)))
     }
 
     /// Opens a file to read it. None if there is no plain file of that name.

@@ -81,6 +81,19 @@ pub fn reserve(folder: &Folder, limit: u64, bytes: u64, now: SystemTime) -> io::
     Ok(Some(usage))
 }
 
+/// Gives back the room for a block that was not written after all.
+pub fn give_back(folder: &Folder, bytes: u64) -> io::Result<()> {
+    let Some(file) = folder.update(NAME)? else { return Ok(()) };
+    // Without the lock, the number stays too large until the next count.
+    if lock(&file)?
+        && let Some(usage) = Usage::read(&file)
+    {
+        let usage = Usage { bytes: usage.bytes.saturating_sub(bytes), ..usage };
+        file.write_all_at(&usage.encode(), 0)?;
+    }
+    Ok(())
+}
+
 fn rand_step() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
@@ -234,6 +247,15 @@ mod tests {
             assert!(folder.has(kept), "{kept}");
         }
         assert!(!folder.has(&name(1)));
+    }
+
+    #[test]
+    fn room_that_was_not_needed_is_given_back() {
+        let (_temp, folder) = temp();
+        add(&folder, 1, 1, 10 * EACH);
+        reserve(&folder, 10 * EACH, EACH, at(1)).unwrap().unwrap();
+        give_back(&folder, EACH).unwrap();
+        assert_eq!(usage(&folder).unwrap().bytes, EACH);
     }
 
     #[test]

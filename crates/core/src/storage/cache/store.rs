@@ -74,7 +74,8 @@ impl Cache {
             Some(limit) => limit,
             None => {
                 let used = usage.map_or_else(|| space::counted(&folder), |usage| Ok(usage.bytes));
-                let room = folder.free().map_err(refused)?.saturating_add(used.map_err(refused)?);
+                let (free, all) = folder.room().map_err(refused)?;
+                let room = free.saturating_add(used.map_err(refused)?).min(all);
                 (room / 10 * 9).max(least)
             }
         };
@@ -147,7 +148,11 @@ impl Cache {
             return Ok(None);
         };
         self.release_deleted(usage.deletions);
-        self.folder.create(&name, &[bytes, &block::trailer(key, number, bytes)])
+        let created = self.folder.create(&name, &[bytes, &block::trailer(key, number, bytes)]);
+        if !matches!(created, Ok(Some(_))) {
+            let _ = space::give_back(&self.folder, size);
+        }
+        created
     }
 
     /// Says once that an object is not cached.
