@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import anyrecord
 
@@ -88,6 +89,11 @@ class Child:
     process: subprocess.Popen[bytes]
     heard: float = field(default_factory=time.monotonic)
 
+    @property
+    def pipe(self) -> IO[bytes]:
+        assert self.process.stdout
+        return self.process.stdout
+
 
 @dataclass
 class Processes:
@@ -112,7 +118,7 @@ class Processes:
         said, every = 0, self._lines() // (self.size.kills + 1)
         try:
             while children:
-                pipes = {child.process.stdout: child for child in children.values()}
+                pipes = {child.pipe: child for child in children.values()}
                 for pipe in select.select(list(pipes), [], [], 0.02)[0]:
                     child = pipes[pipe]
                     self._hear(child, children)
@@ -149,8 +155,7 @@ class Processes:
         )
 
     def _hear(self, child: Child, children: dict[int, Child]) -> None:
-        assert child.process.stdout
-        line = child.process.stdout.readline()
+        line = child.pipe.readline()
         child.heard = time.monotonic()
         if line:
             count, hits, wrong = json.loads(line)
@@ -167,8 +172,7 @@ class Processes:
     def _kill(self, child: Child, children: dict[int, Child]) -> None:
         child.process.send_signal(signal.SIGKILL)
         child.process.wait()
-        assert child.process.stdout
-        child.process.stdout.close()
+        child.pipe.close()
         self.killed += 1
         children[child.rank] = self._start(child.rank)
 
