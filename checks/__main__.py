@@ -17,6 +17,7 @@ CHECKS: dict[str, str] = {
     "kills": "a process is killed at each call that changes files",
     "upload_kills": "a process is killed at random moments of an upload to an object store",
     "faults": "each call that changes files fails",
+    "cache": "processes share a local cache half the size of the data, and are killed",
     "salvage": "damaged and cut files give exactly their whole records",
     "bombs": "files that claim more than they hold: an error before memory is allocated",
     "cuts": "files cut at every byte: an error when they are opened",

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from re import Pattern
 from re import compile as compile_pattern
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, SupportsIndex, TypeAlias
 
 from anyrecord._listing import Listing, Tree, walk
 from anyrecord._locations import StrPath
@@ -48,15 +48,32 @@ class Folder(Mapping[str, bytes]):
 
     `path` is a file that `anyrecord.pack` or FFRecord's own `pack_folder` wrote. Its listing is read as data and never
     unpickled. A listing that holds anything but names and record numbers raises `FormatError`. `checksums=False` reads
-    without checking hashes. The path can be a URL; `storage` is that of `open`.
+    without checking hashes. The path can be a URL; `storage`, `cache` and `cache_folder_bytes` are those of `open`.
 
     Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a`, `a` and `a/b`. A path that begins
     with `/` or contains `..` is never found. You can use a `Folder` from many threads and in forked children, and you
     can pickle it.
     """
 
-    def __init__(self, path: StrPath, *, checksums: bool = True, storage: Storage | None = None) -> None:
-        self._load(open_records(path, format="ffrecord", checksums=checksums, storage=storage))
+    def __init__(
+        self,
+        path: StrPath,
+        *,
+        checksums: bool = True,
+        storage: Storage | None = None,
+        cache: StrPath | None = None,
+        cache_folder_bytes: SupportsIndex | None = None,
+    ) -> None:
+        self._load(
+            open_records(
+                path,
+                format="ffrecord",
+                checksums=checksums,
+                storage=storage,
+                cache=cache,
+                cache_folder_bytes=cache_folder_bytes,
+            )
+        )
 
     def _load(self, records: Records) -> None:
         self._records = records

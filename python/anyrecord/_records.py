@@ -69,6 +69,8 @@ def open(
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
     storage: Storage | None = None,
+    cache: StrPath | None = None,
+    cache_folder_bytes: SupportsIndex | None = None,
 ) -> Records:
     """Opens record files as one sequence of records.
 
@@ -109,6 +111,10 @@ def open(
     - `storage`: how to reach files that are not local. A dict has options of the store (`{"region": "eu-west-1"}`) and
       of reading (`{"max_requests": 16}`), by the names that the `object_store` crate and obstore have. An obstore store
       or an fsspec file system is used itself, and paths are relative to it.
+    - `cache`: a local folder for what is read from URLs, so that it is fetched once. All processes of a host can share
+      it. Local files are read as they are.
+    - `cache_folder_bytes`: the most bytes that this folder takes on its disk. What was not used for longest is deleted.
+      The default is 90 % of what is free.
 
     A path can be a URL: `s3://`, `gs://`, `az://`, `abfs://`, `abfss://`, `http://`, `https://`, `file://` or
     `memory://`. Credentials come from the environment, as for other programs of the provider, or from `storage`:
@@ -126,6 +132,8 @@ def open(
         on_error=on_error,
         max_errors=max_errors,
         storage=storage,
+        cache=cache,
+        cache_folder_bytes=cache_folder_bytes,
     )
     expected = optional_number("expected_records", expected_records, 0, MOST_COUNT)
     try:

@@ -88,6 +88,8 @@ fn suffixes() -> Vec<(&'static str, &'static str)> {
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     anyrecord::process::prepare();
+    #[cfg(unix)]
+    anyrecord::storage::cache::set_warn(errors::warn);
     gil::install(m)?;
     // Create the type now, not in the first thread that uses it.
     m.py().get_type::<deliver::InPlace>();

@@ -41,7 +41,7 @@ impl Reader {
 fn fetch_ahead(plans: &[Plan<'_>]) {
     let mut ranges: Vec<_> = plans
         .iter()
-        .filter(|plan| !plan.source.is_mapped() && plan.source.storage().distance().is_far())
+        .filter(|plan| !plan.is_in_place() && plan.source.storage().distance().is_far())
         .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
         .collect();
     ranges.sort_unstable_by_key(|(shard, range, _)| (*shard, range.start));

@@ -41,8 +41,8 @@ impl Reader {
     /// Decodes the chunk of a plan, and caches it.
     pub(super) fn decode_chunk(&self, plan: &Plan<'_>, chunk: &Chunk, cx: &Cx<'_>) -> Result<Arc<Decoded>> {
         let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);
-        if plan.source.is_mapped() {
-            self.files.stats.read(1, plan.stored_bytes());
+        if plan.is_in_place() {
+            self.files.stats.read_mapped(1, plan.stored_bytes());
         }
         let decoded = with_stored(plan.source, &chunk.stored, By::Map, cx, decode);
         Ok(self.keep(plan, chunk, decoded.map_err(|e| plan.attribute(e))?))

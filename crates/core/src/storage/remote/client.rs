@@ -27,6 +27,8 @@ pub struct Answer {
     pub status: Option<u16>,
     /// How long the server asks to wait.
     pub retry_after: Option<Duration>,
+    /// Which server it was: scheme, host and port.
+    pub origin: Option<Arc<String>>,
 }
 
 /// What a task's requests have in common.
@@ -171,12 +173,19 @@ impl HttpService for Watched {
                 return sending.compared(response?);
             }
         }
+        let mut asked = None;
         for _ in 0..=MOST_REDIRECTS {
             let (method, headers) = (request.method().clone(), request.headers().clone());
             let address = Url::parse(&request.uri().to_string()).map_err(unusable)?;
+            // The server that was asked first. One that it redirects to may be another one each time.
+            let origin = asked.get_or_insert_with(|| Arc::new(address.origin().ascii_serialization()));
             let response = self.client.execute(request).await;
             // Requests outside of a scope are of the store itself, for example for credentials.
-            let _ = SCOPE.try_with(|scope| *scope.answer.borrow_mut() = answer_of(&response));
+            let _ = SCOPE.try_with(|scope| {
+                let answer = answer_of(&response);
+                let origin = answer.status.map(|_| origin.clone());
+                *scope.answer.borrow_mut() = Answer { origin, ..answer };
+            });
             let response = response?;
             let target = target_of(&response).filter(|_| method == "GET" || method == "HEAD");
             let Some(target) = target else { return Ok(response) };
@@ -206,7 +215,7 @@ fn answer_of(response: &Result<HttpResponse, HttpError>) -> Answer {
     let seconds = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
     // A server may ask for any time. The retries have their own limit.
     let wait = seconds.map(|seconds: u32| Duration::from_secs(seconds.into()));
-    Answer { status: Some(response.status().as_u16()), retry_after: wait }
+    Answer { status: Some(response.status().as_u16()), retry_after: wait, origin: None }
 }
 
 /// Where an answer redirects to.

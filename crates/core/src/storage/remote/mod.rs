@@ -7,7 +7,7 @@
 //! | [`stores`], `client` | stores and their HTTP clients. They belong to one process |
 //! | [`runtime`] | the threads that wait for servers. They belong to one process, too |
 //! | `gate` | how many requests are in flight. A server that is overloaded gets fewer |
-//! | `request` | one ranged request: sent again if it fails or stalls, within a time budget |
+//! | [`request`] | one ranged request: sent again if it fails or stalls, within a time budget |
 //! | [`transfer`] | many ranges: merged, split, and in flight together |
 //! | [`file`], [`open`] | an object as a storage, opened with as few requests as possible |
 //! | [`ahead`] | bytes that are fetched before they are read |
@@ -26,8 +26,7 @@ pub mod list;
 pub mod open;
 pub mod options;
 pub mod put;
-mod request;
-pub use request::Identity;
+pub mod request;
 pub mod runtime;
 mod sending;
 pub mod stores;

@@ -60,6 +60,27 @@ impl Identity {
         self.tag.clone().filter(|tag| !tag.starts_with("W/"))
     }
 
+    /// What distinguishes this version from all others, also later. None if another version could look the same. `now`
+    /// is the time in seconds.
+    pub fn lasting(&self, now: i64) -> Option<String> {
+        /// An object that changed so recently may change once more within the same second. Clocks differ, too.
+        const SETTLED: i64 = 60;
+        match (&self.tag, &self.version) {
+            (Some(tag), version) if !tag.starts_with("W/") => Some(format!("{tag} {version:?}")),
+            (_, Some(version)) => Some(format!("version {version}")),
+            (tag, None) => {
+                let is_known = self.modified > 0 && self.modified <= now - SETTLED;
+                is_known.then(|| format!("{tag:?} modified {}", self.modified))
+            }
+        }
+    }
+
+    /// An identity of those parts.
+    #[cfg(test)]
+    pub fn for_tests(size: u64, tag: Option<&str>, modified: i64) -> Self {
+        Identity { size, tag: tag.map(str::to_owned), version: None, modified }
+    }
+
     /// Whether an answer is about the same content.
     pub fn is_of(&self, other: &Self) -> bool {
         let same_version = match (&self.version, &other.version) {
@@ -167,6 +188,9 @@ impl Object {
     ) -> std::result::Result<T, (Failed, Option<Duration>)> {
         if answer.status.is_some() {
             self.store.has_answered.store(true, Relaxed);
+        }
+        if let Some(origin) = answer.origin.as_ref().filter(|_| self.store.origin.load().is_none()) {
+            self.store.origin.store(Some(origin.clone()));
         }
         match result {
             None => Err((stalled(doing), None)),

@@ -7,6 +7,7 @@ use super::options::{Policy, StorageOptions};
 use super::url::{Kind, RemoteUrl};
 use crate::error::{Error, Result};
 use crate::process::PerProcess;
+use arc_swap::ArcSwapOption;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -37,6 +38,8 @@ pub struct Store {
     pub policy: Policy,
     /// Whether the server has answered before. If not, its name may be wrong.
     pub has_answered: AtomicBool,
+    /// The server that answered: scheme, host and port.
+    pub origin: ArcSwapOption<String>,
 }
 
 /// What makes a store: where it is, its options, and the environment.
@@ -75,8 +78,8 @@ pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<&'static Store> {
     let Built { objects, pages, parts } = build(url, options).map_err(|error| error.in_file(url.shown()))?;
     let policy = options.policy.clone();
     let gate = Gate::new(policy.most_requests(url.kind));
-    let has_answered = AtomicBool::new(false);
-    let store = Store { kind: url.kind, objects, pages, parts, gate, policy, has_answered };
+    let (has_answered, origin) = (AtomicBool::new(false), ArcSwapOption::const_empty());
+    let store = Store { kind: url.kind, objects, pages, parts, gate, policy, has_answered, origin };
     let store: &'static Store = Box::leak(Box::new(store));
     // If another thread was faster, its store is used.
     Ok(STORES.with(|stores| *stores.entry(key).or_insert(store)))
