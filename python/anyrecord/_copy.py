@@ -69,10 +69,10 @@ def copy(
     >>> import anyrecord
     >>> with anyrecord.create("train.ffr", shards=2, overwrite=True) as out:
     ...     out.write_many([b"one", b"two", b"three"])
-    >>> done = anyrecord.copy("train.ffr@2", "memory://bucket/data/")
+    >>> done = anyrecord.copy("train.ffr@2", "memory://copied/")
     >>> done.files, done.paths
-    (2, ('memory://bucket/data/train-00000-of-00002.ffr', 'memory://bucket/data/train-00001-of-00002.ffr'))
-    >>> len(anyrecord.open("memory://bucket/data/train.ffr@2"))
+    (2, ('memory://copied/train-00000-of-00002.ffr', 'memory://copied/train-00001-of-00002.ffr'))
+    >>> len(anyrecord.open("memory://copied/train.ffr@2"))
     3
 
     `sources` takes the same paths as `open`, except ranges (`file[0:1000]`). The files can be damaged, or have any
