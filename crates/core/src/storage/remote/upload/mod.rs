@@ -145,13 +145,22 @@ impl Upload {
                 .hint("pass storage={\"upload_part_size\": ...} with larger parts, or write shards"));
         }
         let was_in_memory = buffer.is_in_memory();
-        let (bytes, room) = buffer.into_bytes()?;
-        self.parts.start(self.sent, bytes, room)?;
-        self.sent += 1;
+        self.start(buffer)?;
         if was_in_memory && self.part_size() <= self.shared.memory.part() {
             // The buffer of the next part. It waits until earlier parts have arrived.
             self.in_memory = Some(self.parts.wait_for_room(&self.shared.listen)?);
         }
+        Ok(())
+    }
+
+    fn start(&mut self, buffer: Buffer) -> Result<()> {
+        let (bytes, room) = buffer.into_bytes()?;
+        let room = match room {
+            Some(room) => room,
+            None => self.parts.wait_for_file(bytes.len() as u64, &self.shared.listen)?,
+        };
+        self.parts.start(self.sent, bytes, room)?;
+        self.sent += 1;
         Ok(())
     }
 
@@ -166,11 +175,7 @@ impl Upload {
         let mut whole = None;
         match rest {
             Some(buffer) if self.sent == 0 && !self.appearance.in_set => whole = Some(buffer.into_bytes()?),
-            Some(buffer) => {
-                let (bytes, room) = buffer.into_bytes()?;
-                self.parts.start(self.sent, bytes, room)?;
-                self.sent += 1;
-            }
+            Some(buffer) => self.start(buffer)?,
             None => {}
         }
         self.is_sealed = true;
