@@ -23,6 +23,7 @@ BENCHMARKS = {
     "order": "the cost of shuffling",
     "conversion": "one large file converted to another format",
     "remote": "a shuffled epoch from an object store, beside libraries that download shards",
+    "upload": "writing to an object store, beside writing local files and uploading them",
 }
 
 

@@ -15,6 +15,7 @@ CHECKS: dict[str, str] = {
     "threads": "one reader in 16 threads: exact results, and other threads run during a read",
     "leaks": "opens, failed opens, writers and iterators that are dropped: nothing is left of them",
     "kills": "a process is killed at each call that changes files",
+    "upload_kills": "a process is killed at random moments of an upload to an object store",
     "faults": "each call that changes files fails",
     "salvage": "damaged and cut files give exactly their whole records",
     "bombs": "files that claim more than they hold: an error before memory is allocated",

@@ -42,6 +42,11 @@ class Moto(Program):
         assert said is not None
         return sorted(text_of(child, "UploadId") for child in children(said, "Upload"))
 
+    def empty(self) -> None:
+        """Removes all objects and uploads."""
+        signing.ask(self.port, "POST", "/moto-api/reset")
+        self.prepare()
+
     def command(self) -> list[str]:
         return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
 

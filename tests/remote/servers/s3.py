@@ -40,7 +40,8 @@ class S3(Protocol):
         if bucket != BUCKET:
             return self.error(404, "NoSuchBucket", f"The bucket {bucket} does not exist")
         if header := wrong_checksum(request):
-            return self.error(400, "BadDigest", f"The {header} you specified did not match what we received.")
+            code = "XAmzContentSHA256Mismatch" if header == "x-amz-content-sha256" else "BadDigest"
+            return self.error(400, code, f"The {header} you specified did not match what we received.")
         if not key:
             return self._of_bucket(request, objects)
         if "uploads" in request.query or "uploadId" in request.query:
