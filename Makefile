@@ -26,8 +26,8 @@ check: lint rust-tests  ## the inner loop: no frameworks
 bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in a quarter of an hour; BENCH=--quick: in minutes
 	$(BIN)/python -m benches $(BENCH)
 
-bench-remote: $(STAMPS)/build $(STAMPS)/s3s-$(S3S) $(STAMPS)/remote-peers  ## an epoch from an object store, beside other libraries; large downloads
-	$(BIN)/python -m benches remote $(BENCH)
+bench-remote: $(STAMPS)/build $(STAMPS)/s3s-$(S3S) $(STAMPS)/remote-peers  ## an epoch from an object store and uploads to it, beside other libraries; large downloads
+	$(BIN)/python -m benches remote upload $(BENCH)
 
 fuzz: $(STAMPS)/build $(STAMPS)/fuzz  ## attack every parser with AddressSanitizer for FUZZ_SECONDS (900) altogether
 	@command -v rustup >/dev/null || { echo "rustup is missing: install Rust from https://rustup.rs"; exit 1; }

@@ -45,7 +45,10 @@ def destination(path: StrPath, storage: Storage | None = None) -> Destination:
             "object, or pass a URL and a dict of options"
         )
     name = text_of(path) if stores.root is None else stores.root.path(path)
-    return Destination(name, stores.options if is_url(name) else ())
+    if not is_url(name):
+        return Destination(name)
+    _core.check_url(name)  # raises if it names no bucket
+    return Destination(name, stores.options)
 
 
 _LONGEST_HIDDEN_NAME = ".{name:.40}.samples.tfrecord.xxxxxxxxxxxxxxxx_xxxxxxxxxxxxxxxxxxxx_999999s_nolock.tmp"

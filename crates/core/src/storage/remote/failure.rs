@@ -145,6 +145,12 @@ fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Op
             "check the network; if this store sends other checksums, pass storage={\"check_uploads\": False}";
         return Some(Failed::later(error.hint(hint)));
     }
+    // S3 compares the bytes itself with the hash that the signature covers.
+    if ["BadDigest", "XAmzContentSHA256Mismatch", "Md5Mismatch"].contains(&code) {
+        let garbled = "other bytes arrived at the server than were sent: it found another hash";
+        let error = io(ErrorKind::InvalidData, "cannot write", garbled);
+        return Some(Failed::later(error.hint("check the network")));
+    }
     let said = |status: u16| match tag(text, "Message") {
         Some(message) => format!("the server answered {status} {code}: {message}"),
         None => format!("the server answered {status} {code}").trim_end().to_owned(),

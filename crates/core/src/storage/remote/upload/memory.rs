@@ -1,4 +1,5 @@
-//! How many bytes the uploads of a writer hold in memory: their buffers, and what is being sent.
+//! How many bytes the uploads of a writer hold: their buffers in memory, and what is being sent from memory and from
+//! temporary files.
 
 use crate::error::Result;
 use crate::storage::remote::runtime::CHECK;
@@ -7,8 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Bounds the memory of all uploads of a writer.
 #[derive(Debug)]
 pub struct Memory {
-    /// Bytes that are in use.
-    used: Mutex<u64>,
+    used: Mutex<Used>,
     /// Something was freed, or has failed.
     changed: Condvar,
     most: u64,
@@ -17,18 +17,27 @@ pub struct Memory {
     left: Mutex<Vec<String>>,
 }
 
+/// Bytes that are in use.
+#[derive(Debug, Default)]
+struct Used {
+    in_memory: u64,
+    /// Bytes of temporary files that are being sent. They are bounded, too: a disk is not endless.
+    in_files: u64,
+}
+
 /// Bytes that an upload may hold. They are free again when this is dropped.
 #[derive(Debug)]
 pub struct Room {
     memory: Arc<Memory>,
     bytes: u64,
+    is_in_file: bool,
 }
 
 impl Memory {
     /// Room for so many bytes, and for at least two parts: one that is written, and one that is sent.
     pub fn new(most: u64, part: u64) -> Self {
         let most = most.max(part.saturating_mul(2));
-        Memory { used: Mutex::new(0), changed: Condvar::new(), most, part, left: Mutex::default() }
+        Memory { used: Mutex::default(), changed: Condvar::new(), most, part, left: Mutex::default() }
     }
 
     /// The size of a part that may be in memory.
@@ -36,7 +45,7 @@ impl Memory {
         self.part
     }
 
-    fn used(&self) -> MutexGuard<'_, u64> {
+    fn used(&self) -> MutexGuard<'_, Used> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -47,16 +56,38 @@ impl Memory {
 
     fn try_take(self: &Arc<Self>, bytes: u64, most: u64) -> Option<Room> {
         let mut used = self.used();
-        let sum = used.checked_add(bytes).filter(|&sum| sum <= most)?;
-        *used = sum;
-        Some(Room { memory: self.clone(), bytes })
+        used.in_memory = used.in_memory.checked_add(bytes).filter(|&sum| sum <= most)?;
+        Some(Room { memory: self.clone(), bytes, is_in_file: false })
     }
 
-    /// Waits for the room of one part. `check` is called now and then. An error of it ends the wait.
-    pub fn take(self: &Arc<Self>, mut check: impl FnMut() -> Result<()>) -> Result<Room> {
+    fn try_take_file(self: &Arc<Self>, bytes: u64) -> Option<Room> {
+        let mut used = self.used();
+        // One part is always possible, however large it is.
+        let is_free = used.in_files == 0 || used.in_files.saturating_add(bytes) <= self.most;
+        is_free.then(|| {
+            used.in_files = used.in_files.saturating_add(bytes);
+            Room { memory: self.clone(), bytes, is_in_file: true }
+        })
+    }
+
+    /// Waits for the room of one part in memory. `check` is called now and then. An error of it ends the wait.
+    pub fn take(self: &Arc<Self>, check: impl FnMut() -> Result<()>) -> Result<Room> {
+        self.wait_for(check, || self.try_take(self.part, self.most))
+    }
+
+    /// Waits until so many bytes of a temporary file may be sent.
+    pub fn take_file(self: &Arc<Self>, bytes: u64, check: impl FnMut() -> Result<()>) -> Result<Room> {
+        self.wait_for(check, || self.try_take_file(bytes))
+    }
+
+    fn wait_for(
+        &self,
+        mut check: impl FnMut() -> Result<()>,
+        take: impl Fn() -> Option<Room>,
+    ) -> Result<Room> {
         loop {
             check()?;
-            if let Some(room) = self.try_take(self.part, self.most) {
+            if let Some(room) = take() {
                 return Ok(room);
             }
             self.wait();
@@ -94,7 +125,12 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        *self.memory.used() -= self.bytes;
+        let mut used = self.memory.used();
+        match self.is_in_file {
+            true => used.in_files -= self.bytes,
+            false => used.in_memory -= self.bytes,
+        }
+        drop(used);
         self.memory.notify();
     }
 }
@@ -119,7 +155,17 @@ mod tests {
         drop(sent);
         assert!(memory.take(|| Ok(())).is_ok());
         drop(buffers);
-        assert_eq!(*memory.used(), 0);
+        assert_eq!(memory.used().in_memory, 0);
+    }
+
+    #[test]
+    fn what_is_sent_from_files_is_bounded_but_one_part_is_always_possible() {
+        let memory = Arc::new(Memory::new(100, 20));
+        drop(memory.take_file(1000, || Ok(())).unwrap());
+        let sent: Vec<_> = (0..5).map(|_| memory.take_file(20, || Ok(())).unwrap()).collect();
+        assert!(memory.try_take_file(20).is_none() && memory.try_take(100, 100).is_some());
+        drop(sent);
+        assert!(memory.try_take_file(20).is_some());
     }
 
     #[test]

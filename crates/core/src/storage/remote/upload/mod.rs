@@ -46,7 +46,7 @@ const MOST_PARTS: usize = 10_000;
 /// After so many parts they get larger, so that an object of any size fits.
 const EQUAL_PARTS: usize = 5_000;
 /// Each so many parts, the size doubles.
-const DOUBLING: usize = 500;
+const DOUBLING: usize = 400;
 const LARGEST_PART: u64 = 5 << 30;
 
 /// What the uploads of one writer share.
@@ -147,9 +147,7 @@ impl Upload {
                 .hint("pass storage={\"upload_part_size\": ...} with larger parts, or write shards"));
         }
         let was_in_memory = buffer.is_in_memory();
-        let (bytes, room) = buffer.into_bytes()?;
-        self.parts.start(self.sent, bytes, room)?;
-        self.sent += 1;
+        self.start(buffer)?;
         if was_in_memory && self.part_size() <= self.shared.memory.part() {
             // The buffer of the next part. It waits until earlier parts have arrived.
             self.in_memory = Some(self.parts.wait_for_room(&self.shared.listen)?);
@@ -173,6 +171,17 @@ impl Upload {
         })
     }
 
+    fn start(&mut self, buffer: Buffer) -> Result<()> {
+        let (bytes, room) = buffer.into_bytes()?;
+        let room = match room {
+            Some(room) => room,
+            None => self.parts.wait_for_file(bytes.len() as u64, &self.shared.listen)?,
+        };
+        self.parts.start(self.sent, bytes, room)?;
+        self.sent += 1;
+        Ok(())
+    }
+
     /// Sends what is left. When [`SealedUpload::wait`] returns, all of it has arrived.
     pub fn seal(mut self) -> Result<SealedUpload> {
         self.parts.check()?;
@@ -184,11 +193,7 @@ impl Upload {
         let mut whole = None;
         match rest {
             Some(buffer) if self.sent == 0 && !self.appearance.in_set => whole = Some(buffer.into_bytes()?),
-            Some(buffer) => {
-                let (bytes, room) = buffer.into_bytes()?;
-                self.parts.start(self.sent, bytes, room)?;
-                self.sent += 1;
-            }
+            Some(buffer) => self.start(buffer)?,
             None => {}
         }
         self.is_sealed = true;

@@ -74,7 +74,7 @@ impl Parts {
     }
 
     /// Sends a part.
-    pub fn start(self: &Arc<Self>, number: usize, bytes: Bytes, room: Option<Room>) -> Result<()> {
+    pub fn start(self: &Arc<Self>, number: usize, bytes: Bytes, room: Room) -> Result<()> {
         {
             let mut state = self.state();
             state.running += 1;
@@ -144,6 +144,14 @@ impl Parts {
     /// Waits for the room of a part. An error if a part has failed meanwhile.
     pub fn wait_for_room(&self, listen: &Listen) -> Result<Room> {
         self.memory.take(|| {
+            (listen.0)()?;
+            self.check()
+        })
+    }
+
+    /// Waits until so many bytes of a temporary file may be sent. An error if a part has failed meanwhile.
+    pub fn wait_for_file(&self, bytes: u64, listen: &Listen) -> Result<Room> {
+        self.memory.take_file(bytes, || {
             (listen.0)()?;
             self.check()
         })
