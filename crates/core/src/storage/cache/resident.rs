@@ -291,11 +291,11 @@ impl Resident {
     }
 
     /// Takes a block whose content is known to be sound.
-    pub fn keep(&self, number: u64, file: &File, _cache: &Cache) {
+    pub fn keep(&self, number: u64, file: &File, cache: &Cache) {
         let Some(mark) = usize::try_from(number).ok().and_then(|number| self.marks.get(number)) else {
             return;
         };
-        if !self.place(number, file, mark) && self.note_inode(number, file) {
+        if !self.place(number, file, mark, cache) && self.note_inode(number, file) {
             mark.fetch_or(SOUND, SeqCst);
         }
     }
@@ -307,8 +307,8 @@ impl Resident {
     }
 
     #[cfg(target_os = "linux")]
-    fn place(&self, number: u64, file: &File, mark: &AtomicU8) -> bool {
-        let Some(map) = &self.map else { return false };
+    fn place(&self, number: u64, file: &File, mark: &AtomicU8, cache: &Cache) -> bool {
+        let Some(map) = self.map.as_ref().filter(|_| cache.folder().is_local) else { return false };
         self.placing.with(|()| {
             if mark.load(Acquire) & MAPPED != 0 {
                 return true;
@@ -333,7 +333,7 @@ impl Resident {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn place(&self, _number: u64, _file: &File, _mark: &AtomicU8) -> bool {
+    fn place(&self, _number: u64, _file: &File, _mark: &AtomicU8, _cache: &Cache) -> bool {
         false
     }
 
