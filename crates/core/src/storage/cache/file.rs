@@ -280,9 +280,7 @@ mod in_place {
         }
 
         fn retire(&self) {
-            if let Some(map) = self.resident.map() {
-                map.retire();
-            }
+            self.resident.retire();
         }
     }
 }

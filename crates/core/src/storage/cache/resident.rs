@@ -98,7 +98,7 @@ impl Resident {
     #[inline]
     pub fn is_here(&self, at: u64, length: usize, cache: &Cache) -> bool {
         let first = (at / BLOCK) as usize;
-        let last = ((at + (length as u64).max(1) - 1) / BLOCK) as usize;
+        let last = (at.saturating_add((length as u64).max(1) - 1) / BLOCK) as usize;
         let is_known = self.enrolled.load(Relaxed) == process::generation() + 1;
         let is_hot = |mark: &AtomicU8| mark.load(Acquire) == HOT;
         match self.marks.get(first) {
@@ -169,7 +169,7 @@ impl Resident {
                 return true;
             }
             // It was deleted meanwhile.
-            mark.store(0, SeqCst);
+            doubt(mark);
         }
         let Some(content) = self.verified(number, length, cache) else { return false };
         for (at, out) in parts {
@@ -191,10 +191,7 @@ impl Resident {
 
     /// Verifies all blocks again that are not mapped. Those that are mapped are verified again if a record is wrong.
     pub fn doubt(&self) {
-        for mark in &self.marks {
-            let _ = mark.compare_exchange(SOUND, 0, SeqCst, Relaxed);
-            let _ = mark.compare_exchange(SOUND | USED, 0, SeqCst, Relaxed);
-        }
+        self.marks.iter().for_each(doubt);
     }
 
     fn length(&self, number: u64) -> usize {
@@ -375,6 +372,19 @@ impl Resident {
         true
     }
 
+    /// Takes all blocks away and maps no more of them, unless a buffer needs some.
+    #[cfg(target_os = "linux")]
+    pub fn retire(&self) {
+        let Some(map) = &self.map else { return };
+        map.retire();
+        self.placing.with(|()| {
+            if map.state() == MapState::Retired {
+                self.marks.iter().for_each(|mark| mark.store(0, SeqCst));
+                MAPS.fetch_sub(self.mapped.swap(0, Relaxed), Relaxed);
+            }
+        });
+    }
+
     /// Takes all blocks away that the folder no longer has. False if a buffer needs some of them.
     pub fn remove_deleted(&self, cache: &Cache) -> bool {
         let is_gone =
@@ -386,6 +396,13 @@ impl Resident {
             }
         }
         all
+    }
+}
+
+/// Verifies a block again, if it is not mapped.
+fn doubt(mark: &AtomicU8) {
+    for sound in [SOUND, SOUND | USED] {
+        let _ = mark.compare_exchange(sound, 0, SeqCst, Relaxed);
     }
 }
 
