@@ -114,12 +114,6 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether its bytes can be accessed in place now.
-    #[inline]
-    fn is_in_place(&self) -> bool {
-        self.source.is_mapped(|| self.stored().unwrap_or(0..0))
-    }
-
     /// How many bytes of the file have to be read.
     #[inline]
     fn stored_bytes(&self) -> u64 {
@@ -336,17 +330,6 @@ impl Reader {
         Ok(PlannedRead::Stored(way))
     }
 
-    /// How many records share the record's chunk and are decoded together with it. None if the record is read alone, or
-    /// its file is not open yet.
-    pub fn group_of(&self, index: u64) -> Option<u64> {
-        let (shard, record) = self.shard_of(index).ok()?;
-        match self.place_of(self.shards[shard].opened_source()?, shard, record).ok()? {
-            PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
-            PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
-            PlannedRead::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
-        }
-    }
-
     /// The record, if its decoded chunk is in the cache.
     fn kept(&self, shard: usize, chunk: u64, row: u64) -> Option<Row> {
         let row = Row { chunk: self.cache.get((shard, chunk))?, row };
@@ -363,14 +346,6 @@ impl Reader {
     /// Whether recent reads hit the page cache.
     pub fn is_warm(&self) -> bool {
         self.page_cache.is_warm() && (!self.is_remote || self.is_cached())
-    }
-
-    /// Whether a local cache has all bytes of all files.
-    fn is_cached(&self) -> bool {
-        self.shards.iter().all(|shard| {
-            let source = shard.opened_source();
-            source.and_then(|source| source.mapped()).is_some_and(|mapped| mapped.is_whole())
-        })
     }
 
     /// Whether some of the files are on servers.

@@ -72,7 +72,11 @@ impl Opening {
     pub fn file_set(&self, limits: &Limits) -> PyResult<Arc<FileSet>> {
         let Some((folder, limit)) = &self.cache else { return Ok(FileSet::new(limits)) };
         #[cfg(unix)]
-        return Ok(FileSet::with_cache(limits, Some(Cache::open(folder, *limit).map_err(Failure)?)));
+        {
+            let open = |py| gil::detach(py, || Cache::open(folder, *limit));
+            let cache = Python::attach(open).map_err(Failure)?;
+            Ok(FileSet::with_cache(limits, Some(cache)))
+        }
         #[cfg(not(unix))]
         {
             let _ = (folder, limit);

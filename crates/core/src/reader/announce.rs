@@ -35,6 +35,14 @@ impl Reader {
             fetch_ahead(&plans[..count]);
         }
     }
+
+    /// Whether a local cache has all bytes of all files.
+    pub(super) fn is_cached(&self) -> bool {
+        self.shards.iter().all(|shard| {
+            let source = shard.opened_source();
+            source.and_then(|source| source.mapped()).is_some_and(|mapped| mapped.is_whole())
+        })
+    }
 }
 
 /// Lets storages that are far away begin to fetch what will be read.

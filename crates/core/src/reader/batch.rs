@@ -352,6 +352,12 @@ fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
 }
 
 impl Plan<'_> {
+    /// Whether its bytes can be accessed in place now.
+    #[inline]
+    pub(super) fn is_in_place(&self) -> bool {
+        self.source.is_mapped(|| self.stored().unwrap_or(0..0))
+    }
+
     /// Whether it can be read without a system call, as far as is known.
     fn is_mapped(&self) -> bool {
         matches!(self.place, PlannedRead::Kept(_)) || self.is_in_place()

@@ -38,6 +38,17 @@ impl Reader {
         }
     }
 
+    /// How many records share the record's chunk and are decoded together with it. None if the record is read alone, or
+    /// its file is not open yet.
+    pub fn group_of(&self, index: u64) -> Option<u64> {
+        let (shard, record) = self.shard_of(index).ok()?;
+        match self.place_of(self.shards[shard].opened_source()?, shard, record).ok()? {
+            PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
+            PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
+            PlannedRead::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
+        }
+    }
+
     /// Decodes the chunk of a plan, and caches it.
     pub(super) fn decode_chunk(&self, plan: &Plan<'_>, chunk: &Chunk, cx: &Cx<'_>) -> Result<Arc<Decoded>> {
         let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);

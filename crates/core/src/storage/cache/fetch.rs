@@ -31,9 +31,7 @@ pub fn read(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> std::result::Result<()
     let mut missing = Vec::new();
     for (index, (number, file, ops)) in jobs.iter_mut().enumerate() {
         file.enroll();
-        fill(index, file, ops, &mut missing)
-            .map_err(|error| (*number, error.in_file(file.remote().shown())))?;
-        cx.check().map_err(|error| (*number, error))?;
+        fill(index, file, ops, &mut missing, cx).map_err(|error| (*number, error))?;
     }
     // Whole blocks are worth fetching only if they can be stored.
     let (stored, passed): (Vec<_>, Vec<_>) =
@@ -48,11 +46,13 @@ fn fill<'s>(
     file: &'s CachedFile,
     ops: &mut [ReadOp<'_>],
     missing: &mut Vec<Missing<'s>>,
+    cx: &Cx<'_>,
 ) -> Result<()> {
     let size = file.remote().identity().size;
     let mut uses = Vec::with_capacity(ops.len());
     for (op, ReadOp { at, out }) in ops.iter().enumerate() {
-        let range = crate::bytes::range("bytes", *at, out.len() as u64, size)?;
+        let range = crate::bytes::range("bytes", *at, out.len() as u64, size);
+        let range = range.map_err(|error| error.in_file(file.remote().shown()))?;
         if !range.is_empty() {
             uses.extend((range.start / BLOCK..=(range.end - 1) / BLOCK).map(|number| (number, op)));
         }
@@ -60,6 +60,7 @@ fn fill<'s>(
     uses.sort_unstable();
     let mut misses = vec![false; ops.len()];
     for uses in uses.chunk_by(|a, b| a.0 == b.0) {
+        cx.check()?;
         let number = uses[0].0;
         let is_here = parts_of(number, size, ops, uses.iter().map(|(_, op)| *op), |parts| {
             file.resident().fill(number, parts, file.cache())

@@ -213,7 +213,10 @@ mod in_place {
             let is_here = map.state() == MapState::Intact
                 && self.resident.is_here(at, length, &self.cache)
                 && sigbus::protects_this_thread();
-            Ok(is_here.then(|| Borrowed::Cached(CachedRange { file: self, map, removals, at, bytes })))
+            if !is_here {
+                return Ok(None);
+            }
+            Ok(Some(Borrowed::Cached(CachedRange { file: self, map, removals, at, bytes })))
         }
 
         fn holds(&self, range: Range<u64>) -> bool {
@@ -277,9 +280,7 @@ mod in_place {
         }
 
         fn retire(&self) {
-            if let Some(map) = self.resident.map() {
-                map.retire();
-            }
+            self.resident.retire();
         }
     }
 }

@@ -3,11 +3,11 @@
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the names of files begin with that are being written.
@@ -17,6 +17,9 @@ pub const TEMPORARY: &str = ".new-";
 pub struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
+    /// Whether its files can be mapped safely.
+    #[cfg(target_os = "linux")]
+    pub is_local: bool,
 }
 
 /// A file of the folder.
@@ -40,7 +43,12 @@ impl Folder {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Folder { descriptor, path: path.to_owned() })
+        Ok(Folder {
+            #[cfg(target_os = "linux")]
+            is_local: crate::storage::file::is_of_this_machine(&descriptor),
+            descriptor,
+            path: path.to_owned(),
+        })
     }
 
     /// Its path, for messages.
@@ -105,18 +113,19 @@ impl Folder {
     /// Makes a file with that content. It appears under its name when it is complete. Returns the file. None if something
     /// else has that name.
     pub fn create(&self, name: &str, parts: &[&[u8]]) -> io::Result<Option<File>> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Relaxed);
-        let temporary = format!("{TEMPORARY}{}-{number}-{}", std::process::id(), &name[..name.len().min(16)]);
+        // Processes of several containers may have the same number.
+        let chance = RandomState::new().hash_one(name);
+        let temporary = format!("{TEMPORARY}{}-{chance:016x}", std::process::id());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // A process of the same number may have been killed while it wrote.
-        self.remove(&temporary);
         let mut file: File =
             rustix::fs::openat(&self.descriptor, &temporary, flags, Mode::RUSR | Mode::WUSR)?.into();
         let written = parts.iter().try_for_each(|part| file.write_all(part));
         let renamed = written.and_then(|()| {
             match rustix::fs::renameat(&self.descriptor, &temporary, &self.descriptor, name) {
-                Err(rustix::io::Errno::ISDIR | rustix::io::Errno::NOTEMPTY) => Ok(None),
+                // Another process deletes files that were not written to for long.
+                Err(rustix::io::Errno::ISDIR | rustix::io::Errno::NOTEMPTY | rustix::io::Errno::NOENT) => {
+                    Ok(None)
+                }
                 renamed => Ok(Some(renamed?)),
             }
         });

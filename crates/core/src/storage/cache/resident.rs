@@ -98,7 +98,7 @@ impl Resident {
     #[inline]
     pub fn is_here(&self, at: u64, length: usize, cache: &Cache) -> bool {
         let first = (at / BLOCK) as usize;
-        let last = ((at + (length as u64).max(1) - 1) / BLOCK) as usize;
+        let last = (at.saturating_add((length as u64).max(1) - 1) / BLOCK) as usize;
         let is_known = self.enrolled.load(Relaxed) == process::generation() + 1;
         let is_hot = |mark: &AtomicU8| mark.load(Acquire) == HOT;
         match self.marks.get(first) {
@@ -169,7 +169,7 @@ impl Resident {
                 return true;
             }
             // It was deleted meanwhile.
-            mark.store(0, SeqCst);
+            doubt(mark);
         }
         let Some(content) = self.verified(number, length, cache) else { return false };
         for (at, out) in parts {
@@ -191,10 +191,7 @@ impl Resident {
 
     /// Verifies all blocks again that are not mapped. Those that are mapped are verified again if a record is wrong.
     pub fn doubt(&self) {
-        for mark in &self.marks {
-            let _ = mark.compare_exchange(SOUND, 0, SeqCst, Relaxed);
-            let _ = mark.compare_exchange(SOUND | USED, 0, SeqCst, Relaxed);
-        }
+        self.marks.iter().for_each(doubt);
     }
 
     fn length(&self, number: u64) -> usize {
@@ -291,11 +288,11 @@ impl Resident {
     }
 
     /// Takes a block whose content is known to be sound.
-    pub fn keep(&self, number: u64, file: &File, _cache: &Cache) {
+    pub fn keep(&self, number: u64, file: &File, cache: &Cache) {
         let Some(mark) = usize::try_from(number).ok().and_then(|number| self.marks.get(number)) else {
             return;
         };
-        if !self.place(number, file, mark) && self.note_inode(number, file) {
+        if !self.place(number, file, mark, cache) && self.note_inode(number, file) {
             mark.fetch_or(SOUND, SeqCst);
         }
     }
@@ -307,8 +304,8 @@ impl Resident {
     }
 
     #[cfg(target_os = "linux")]
-    fn place(&self, number: u64, file: &File, mark: &AtomicU8) -> bool {
-        let Some(map) = &self.map else { return false };
+    fn place(&self, number: u64, file: &File, mark: &AtomicU8, cache: &Cache) -> bool {
+        let Some(map) = self.map.as_ref().filter(|_| cache.folder().is_local) else { return false };
         self.placing.with(|()| {
             if mark.load(Acquire) & MAPPED != 0 {
                 return true;
@@ -333,7 +330,7 @@ impl Resident {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn place(&self, _number: u64, _file: &File, _mark: &AtomicU8) -> bool {
+    fn place(&self, _number: u64, _file: &File, _mark: &AtomicU8, _cache: &Cache) -> bool {
         false
     }
 
@@ -375,6 +372,19 @@ impl Resident {
         true
     }
 
+    /// Takes all blocks away and maps no more of them, unless a buffer needs some.
+    #[cfg(target_os = "linux")]
+    pub fn retire(&self) {
+        let Some(map) = &self.map else { return };
+        map.retire();
+        self.placing.with(|()| {
+            if map.state() == MapState::Retired {
+                self.marks.iter().for_each(|mark| mark.store(0, SeqCst));
+                MAPS.fetch_sub(self.mapped.swap(0, Relaxed), Relaxed);
+            }
+        });
+    }
+
     /// Takes all blocks away that the folder no longer has. False if a buffer needs some of them.
     pub fn remove_deleted(&self, cache: &Cache) -> bool {
         let is_gone =
@@ -386,6 +396,13 @@ impl Resident {
             }
         }
         all
+    }
+}
+
+/// Verifies a block again, if it is not mapped.
+fn doubt(mark: &AtomicU8) {
+    for sound in [SOUND, SOUND | USED] {
+        let _ = mark.compare_exchange(sound, 0, SeqCst, Relaxed);
     }
 }
 

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// After a failure, nothing is stored for so long.
 const PAUSE: Duration = Duration::from_secs(60);
+/// Nor if another process keeps the lock.
+const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// A cache in a folder.
 pub struct Cache {
@@ -119,13 +121,16 @@ impl Cache {
         until == 0 || self.begun.elapsed().as_millis() as u64 >= until
     }
 
+    fn pause(&self, time: Duration) {
+        self.paused_until.store((self.begun.elapsed() + time).as_millis() as u64, Relaxed);
+    }
+
     /// Stores a block. Returns its file. None if that is not possible: then it is fetched again the next time.
     pub(super) fn store(&self, key: &ObjectKey, number: u64, bytes: &[u8]) -> Option<File> {
         match self.storing.with(|()| self.try_store(key, number, bytes)) {
             Ok(file) => file,
             Err(error) => {
-                let until = self.begun.elapsed() + PAUSE;
-                self.paused_until.store(until.as_millis() as u64, Relaxed);
+                self.pause(PAUSE);
                 if !self.has_warned.swap(true, SeqCst) {
                     let folder = self.folder.path().display();
                     warn(&format!(
@@ -145,6 +150,7 @@ impl Cache {
         }
         let size = block::disk_bytes(bytes.len() as u64);
         let Some(usage) = space::reserve(&self.folder, self.limit, size, SystemTime::now())? else {
+            self.pause(SHORT_PAUSE);
             return Ok(None);
         };
         self.release_deleted(usage.deletions);

@@ -244,6 +244,23 @@ fn blocks_that_others_delete_are_released_unless_a_buffer_needs_them() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn ranges_that_no_object_has_are_not_here() {
+    let fixture = Fixture::new();
+    let file = fixture.open(&fixture.cache(100));
+    fixture.check_all(&file);
+    let mapped = file.mapped().unwrap();
+    for range in [u64::MAX - 1..u64::MAX, 0..u64::MAX, SIZE as u64 - 1..10 * SIZE as u64, u64::MAX..0] {
+        assert!(!mapped.holds(range));
+    }
+    assert!(mapped.holds(5..5) && mapped.holds(0..SIZE as u64));
+    assert!(mapped.borrow(u64::MAX, usize::MAX).is_err() && mapped.borrow(SIZE as u64, 1).is_err());
+    assert_eq!(mapped.borrow(SIZE as u64 - 1, 1).unwrap().unwrap().bytes(), &fixture.content[SIZE - 1..]);
+    mapped.retire();
+    assert!(!mapped.is_whole() && !mapped.holds(0..1) && mapped.borrow(0, 1).unwrap().is_none());
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_read_from() {
     let fixture = Fixture::new();
     let cache = fixture.cache(100);
