@@ -20,7 +20,9 @@ from .files import bytes_of
 from .places import OnServer, Place
 from .servers import Played
 
-WRITABLE = [param for param in places.PARAMS if param in ("memory", "moto", "gcs", "azure", "webdav", "obstore s3")]
+WRITABLE: list[Any] = [
+    param for param in places.PARAMS if param in ("memory", "moto", "gcs", "azure", "webdav", "obstore s3")
+]
 WRITABLE += [param for param in places.PARAMS if not isinstance(param, str)]
 """All kinds of stores. Only `make test` installs s3s-fs."""
 
