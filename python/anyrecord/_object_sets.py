@@ -33,14 +33,25 @@ def refuse_interrupted_objects(to: Destination, *, sharded: bool) -> None:
     """Raises PublishError if an object, or its shards, are being published, or if that was interrupted."""
     if is_web(to.name):
         return
-    storage = list(to.storage)
-    if sharded and (found := _core.read_object_journal(journal_url(to.name, is_folder=False), storage)):
+    name = to.name.rpartition("/")[2]
+    try:
+        if sharded and (found := _read(journal_url(to.name, is_folder=False), to)):
+            raise found[1]
+        found = _read(journal_url(to.name, is_folder=True), to)
+    except PermissionError:
+        if sharded:
+            raise
+        return  # one object can be written without permission to read
+    if found and any((set_name(other) if sharded else other) == name for other in found[0]):
         raise found[1]
-    folder, slash, name = to.name.rpartition("/")
-    if found := _core.read_object_journal(journal_url(folder + slash, is_folder=True), storage):
-        names, error = found
-        if any((set_name(other) if sharded else other) == name for other in names):
-            raise error
+
+
+def _read(journal: str, to: Destination) -> tuple[list[str], BaseException] | None:
+    try:
+        return _core.read_object_journal(journal, list(to.storage))
+    except OSError as error:
+        error.filename = shown(to.name)  # the user knows nothing of journals
+        raise
 
 
 def refuse_web_set(url: str) -> None:

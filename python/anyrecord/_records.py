@@ -157,7 +157,7 @@ def _warn_of_search(records: Records) -> None:
         what = "a file of" if files == 1 else f"{files} files of together"
         warnings.warn(
             f"opening searched {what} {counts['searched_bytes']:,} bytes for records, because the format has no table; "
-            "build side indexes of local copies with anyrecord.build_index, and upload them into the same folder "
+            "write side indexes into the same folder with anyrecord.build_index "
             f"({'.' + name + '.index'!r} for {name!r})",
             stacklevel=3,
         )

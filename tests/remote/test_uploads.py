@@ -135,13 +135,29 @@ def test_a_refused_upload_is_an_error_and_leaves_nothing(protocol: Any, operatio
         assert (server.names(), left(server)) == ([], [])
 
 
+def test_one_object_can_be_written_without_permission_to_read() -> None:
+    with Played() as server:
+        server.play(faults.access_denied(), method="HEAD")
+        server.play(faults.access_denied(), method="GET")
+        write(server, FEW, overwrite=True)
+        write(server, MANY, "b.ffr", overwrite=True)
+        assert is_there(server, FEW)
+        assert is_there(server, MANY, "b.ffr")
+        for act in (
+            lambda: write(server, FEW),
+            lambda: anyrecord.create(server.url("c.ffr"), shards=2, overwrite=True, storage=server.storage),
+        ):
+            with pytest.raises(PermissionError) as caught:
+                act()
+            assert caught.value.filename in (server.url("a.ffr"), server.url("c.ffr"))
+
+
 def test_a_part_that_fails_ends_the_next_write() -> None:
     with Played() as server:
         server.play(faults.access_denied(), operation="part")
         with anyrecord.create(server.url("a.tfrecord"), storage={**server.storage, **QUICK}) as out:
             with pytest.raises(PermissionError):
-                for _ in range(1000):
-                    out.write(BLOCK)
+                out.write_many(BLOCK for _ in range(1000))
             with pytest.raises(anyrecord.ClosedError, match="writing failed before"):
                 out.write(b"more")
             out.discard()
@@ -169,10 +185,15 @@ def test_a_stalled_upload_is_sent_again_and_a_slow_one_is_not(fault: Fault) -> N
         assert len([entry for entry in server.log if entry.operation == "part"]) == 5
 
 
+def write_and_close(out: anyrecord.Writer) -> None:
+    out.write_many(MANY)
+    out.close()
+
+
 ACTS: dict[str, tuple[str, Callable[[anyrecord.Writer], object]]] = {
-    "write": ("part", lambda out: [out.write(BLOCK) for _ in range(100)]),
+    "write": ("part", lambda out: out.write_many([BLOCK] * 100)),
     "close of one part": ("put", lambda out: out.close()),
-    "close": ("complete", lambda out: (out.write_many(MANY), out.close())),
+    "close": ("complete", lambda out: write_and_close(out)),
 }
 
 

@@ -22,7 +22,7 @@ from .servers import Played, faults
 from .servers.faults import Exchange, Fault
 from .servers.messages import Response
 
-WITH_SETS = [param for param in places.PARAMS if param in ("memory", "moto", "gcs", "azure", "obstore s3")]
+WITH_SETS: list[Any] = [param for param in places.PARAMS if param in ("memory", "moto", "gcs", "azure", "obstore s3")]
 WITH_SETS += [param for param in places.PARAMS if not isinstance(param, str)]
 """The places that can hold a set that was written there. Only `make test` installs s3s-fs."""
 PROTOCOLS: list[Any] = ["s3", "gcs", "azure"]
@@ -53,7 +53,7 @@ def write(path: str, records: list[bytes], storage: Any, **options: Any) -> anyr
 
 
 @pytest.mark.parametrize("how", [{"shards": 3}, {"shard_records": 20}, {"shard_bytes": 100}], ids=str)
-def test_shards_appear_together_and_replace_those_of_another_number(place: Place, how: dict[str, int]) -> None:
+def test_shards_appear_together_and_replace_those_of_another_number(place: Place, how: dict[str, Any]) -> None:
     folder = f"set-{next(iter(how))}"
     path, storage = place.path(f"{folder}/train.tfrecord"), place.storage
     write(path, OLD, storage, shards=2, overwrite=True)

@@ -6,6 +6,7 @@
 
 pub mod file;
 pub mod pool;
+pub mod sealed;
 pub mod tally;
 #[cfg(test)]
 mod tests;
@@ -15,19 +16,16 @@ use crate::error::{Error, Kind, Result};
 use crate::format::encode::CarriedChunk;
 use crate::format::options::WriteOptions;
 use crate::format::walk::Content;
-use crate::format::{Format, ReadOptions};
-use crate::parallel;
+use crate::format::Format;
 use crate::process;
-use crate::storage::location::Location;
 use crate::storage::output::Output;
-use crate::storage::publish::Sealed;
-use crate::storage::remote::upload::set::Member;
 use crate::storage::remote::upload::spooled::Spooled;
 use crate::storage::remote::upload::{self, Appearance, Upload, Uploading};
 use crate::storage::remote::url::{Kind as StoreKind, RemoteUrl};
 use crate::storage::temporary::Owner;
 use file::{Complete, FileWriter};
 use pool::{Listen, Pool};
+pub use sealed::SealedSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tally::Sum;
@@ -119,13 +117,6 @@ pub struct Writer {
     num_bytes: u64,
     generation: u64,
     failed: Option<String>,
-}
-
-/// Complete files that are not visible yet.
-pub struct SealedSet {
-    files: Vec<(Complete, Option<Sum>)>,
-    objects: Option<ObjectTarget>,
-    overwrite: bool,
 }
 
 impl Writer {
@@ -420,88 +411,5 @@ impl Writer {
         }
         let (objects, overwrite) = (self.objects.take(), self.options.overwrite);
         Ok(SealedSet { files: sealed, objects, overwrite })
-    }
-}
-
-impl SealedSet {
-    /// How many files there are.
-    pub fn len(&self) -> usize {
-        self.files.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
-    }
-
-    /// The counts and hashes of the files, if the records were counted. See [`CreateOptions::tally`].
-    pub fn sums(&self) -> Vec<Option<Sum>> {
-        self.files.iter().map(|(_, sum)| *sum).collect()
-    }
-
-    /// Reads the files and compares their records with those that were written. Files written without
-    /// [`CreateOptions::tally`] are not compared. Objects cannot be read before they are published.
-    pub fn check(&self, format: &Format, options: &ReadOptions, threads: usize, cx: &Cx<'_>) -> Result<()> {
-        let check = |(complete, sum): &(Complete, Option<Sum>), cx: &Cx<'_>| match (complete, sum) {
-            (Complete::File(sealed), Some(sum)) => {
-                let location = Location::path(sealed.temp_path().to_owned());
-                tally::check(&location, format, options, *sum, cx)
-                    .map_err(|e| e.in_file(&sealed.path().to_string_lossy()))
-            }
-            _ => Ok(()),
-        };
-        parallel::for_each(&self.files, threads, cx, check).map(drop)
-    }
-
-    /// Reads objects that are published and compares their records with those that were written, as [`check`](Self::check)
-    /// does for files.
-    pub fn check_published(
-        objects: &[(Location, Option<Sum>)],
-        format: &Format,
-        options: &ReadOptions,
-        threads: usize,
-        cx: &Cx<'_>,
-    ) -> Result<()> {
-        let check = |(location, sum): &(Location, Option<Sum>), cx: &Cx<'_>| match sum {
-            Some(sum) => tally::check(location, format, options, *sum, cx).map_err(|e| e.in_file(&location.name())),
-            None => Ok(()),
-        };
-        parallel::for_each(objects, threads, cx, check).map(drop)
-    }
-
-    /// For a set of one file: makes it appear under the name that it was created with.
-    pub fn publish(self, cx: &Cx<'_>) -> Result<()> {
-        for (complete, _) in self.files {
-            match (complete, &self.objects) {
-                (Complete::File(sealed), _) => sealed.publish()?,
-                (Complete::Object(upload), _) => upload.publish(cx)?,
-                (Complete::Spooled(spool), Some(target)) => {
-                    spool.publish(&target.url, &target.uploading, self.overwrite, cx)?;
-                }
-                (Complete::Spooled(_), None) => return Err(Error::closed("there is no store for the file")),
-            }
-        }
-        Ok(())
-    }
-
-    /// The local files, for publishing them together with others: see [`transaction`](crate::storage::transaction).
-    pub fn into_files(self) -> impl Iterator<Item = Sealed> {
-        self.files.into_iter().filter_map(|(complete, _)| match complete {
-            Complete::File(sealed) => Some(sealed),
-            Complete::Object(_) | Complete::Spooled(_) => None,
-        })
-    }
-
-    /// The objects, each with the name that it was created with if it has one, for publishing them together with others:
-    /// see [`set`](crate::storage::remote::upload::set).
-    pub fn into_objects(self) -> impl Iterator<Item = (Member, Option<RemoteUrl>)> {
-        self.files.into_iter().filter_map(|(complete, _)| match complete {
-            Complete::Object(upload) => {
-                let url = upload.url().clone();
-                Some((Member::Upload(upload), Some(url)))
-            }
-            Complete::Spooled(spool) => Some((Member::Spooled(spool), None)),
-            Complete::File(_) => None,
-        })
     }
 }

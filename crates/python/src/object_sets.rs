@@ -41,9 +41,8 @@ pub fn publish_objects(
     for writer in &writers {
         objects.extend(writer.get().take_sealed(py)?.into_objects());
     }
-    let is_named = |((_, own), name): (&(_, Option<RemoteUrl>), &RemoteUrl)| {
-        own.as_ref().is_none_or(|own| own == name)
-    };
+    let is_named =
+        |((_, own), name): (&(_, Option<RemoteUrl>), &RemoteUrl)| own.as_ref().is_none_or(|own| own == name);
     if objects.len() != names.len() || !objects.iter().zip(&names).all(is_named) {
         return Err(Failure(Error::argument("the shards have other names than they were begun with")).into());
     }

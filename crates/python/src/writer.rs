@@ -273,7 +273,8 @@ impl Writer {
         let writer = if let Some(url) = url.filter(|text| scheme(text).is_some()) {
             let objects = object_target(&url, &creating, &options).map_err(Failure)?;
             uploads = Some(objects.uploading.clone());
-            let create = |cx: &Cx<'_>| anyrecord::writer::Writer::create_objects(objects, format, options, cx);
+            let create =
+                |cx: &Cx<'_>| anyrecord::writer::Writer::create_objects(objects, format, options, cx);
             gil::detach(py, || with_cx(&Limits::default(), create))
         } else if target.is_instance_of::<PyString>() {
             let path: PathBuf = target.extract()?;

@@ -103,20 +103,12 @@ impl FileWriter {
     }
 
     /// Writes an object to a store.
-    pub fn upload(
-        upload: Upload,
-        encoder: Box<dyn AnyEncoder>,
-        pool: Option<Arc<Pool>>,
-    ) -> Result<Self> {
+    pub fn upload(upload: Upload, encoder: Box<dyn AnyEncoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
         Self::start(Sink::Upload(upload), encoder, pool)
     }
 
     /// Writes an object that is sent to its store when it is complete.
-    pub fn spooled(
-        spooled: Spooled,
-        encoder: Box<dyn AnyEncoder>,
-        pool: Option<Arc<Pool>>,
-    ) -> Result<Self> {
+    pub fn spooled(spooled: Spooled, encoder: Box<dyn AnyEncoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
         Self::start(Sink::Spooled(spooled), encoder, pool)
     }
 

@@ -106,7 +106,11 @@ mod tests {
     use super::*;
     use reqwest::header::HeaderValue;
 
-    fn compared(kind: Kind, headers: &[(&'static str, &str)], sent: &'static [u8]) -> Result<(), &'static str> {
+    fn compared(
+        kind: Kind,
+        headers: &[(&'static str, &str)],
+        sent: &'static [u8],
+    ) -> Result<(), &'static str> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_str(value).unwrap());
@@ -124,7 +128,10 @@ mod tests {
         for (kind, headers) in [
             (Kind::S3, vec![("etag", md5)]),
             (Kind::S3, vec![("etag", md5), ("x-amz-server-side-encryption", "AES256")]),
-            (Kind::Gcs, vec![("x-goog-hash", "crc32c=aR2qLw=="), ("x-goog-hash", "md5=sQqNsWTgdUEFt6mb5y4/5Q==")]),
+            (
+                Kind::Gcs,
+                vec![("x-goog-hash", "crc32c=aR2qLw=="), ("x-goog-hash", "md5=sQqNsWTgdUEFt6mb5y4/5Q==")],
+            ),
             (Kind::Gcs, vec![("x-goog-hash", "crc32c=aR2qLw==,md5=sQqNsWTgdUEFt6mb5y4/5Q==")]),
             (Kind::Gcs, vec![("x-goog-hash", "md5=sQqNsWTgdUEFt6mb5y4/5Q==")]),
             (Kind::Azure, vec![("x-ms-content-crc64", "YeJLfssylmU=")]),
@@ -140,8 +147,14 @@ mod tests {
         for headers in [
             vec![("etag", "\"0x8D81019EC948CAB\"")],
             vec![("etag", "\"b10a8db164e0754105b7a99be72e3fe5-2\"")],
-            vec![("etag", "\"00000000000000000000000000000000\""), ("x-amz-server-side-encryption", "aws:kms")],
-            vec![("etag", "\"00000000000000000000000000000000\""), ("x-amz-server-side-encryption", "aws:kms:dsse")],
+            vec![
+                ("etag", "\"00000000000000000000000000000000\""),
+                ("x-amz-server-side-encryption", "aws:kms"),
+            ],
+            vec![
+                ("etag", "\"00000000000000000000000000000000\""),
+                ("x-amz-server-side-encryption", "aws:kms:dsse"),
+            ],
             vec![
                 ("etag", "\"00000000000000000000000000000000\""),
                 ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
@@ -154,7 +167,8 @@ mod tests {
 
     #[test]
     fn base64_has_padding() {
-        for (bytes, text) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("abcd", "YWJjZA==")] {
+        for (bytes, text) in [("", ""), ("a", "YQ=="), ("ab", "YWI="), ("abc", "YWJj"), ("abcd", "YWJjZA==")]
+        {
             assert_eq!(base64(bytes.as_bytes()), text);
         }
     }

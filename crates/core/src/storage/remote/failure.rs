@@ -141,7 +141,8 @@ pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind, doing: Doing)
 fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Option<Failed> {
     if let Some(garbled) = cause::<Garbled>(error) {
         let error = io(ErrorKind::InvalidData, "cannot write", garbled.to_string());
-        let hint = "check the network; if this store sends other checksums, pass storage={\"check_uploads\": False}";
+        let hint =
+            "check the network; if this store sends other checksums, pass storage={\"check_uploads\": False}";
         return Some(Failed::later(error.hint(hint)));
     }
     // S3 compares the bytes itself with the hash that the signature covers.
@@ -205,14 +206,7 @@ fn again(error: &StoreError) -> Again {
     }
 }
 
-fn sentence(
-    error: &StoreError,
-    answer: &Answer,
-    text: &str,
-    code: &str,
-    kind: Kind,
-    doing: Doing,
-) -> Error {
+fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: Kind, doing: Doing) -> Error {
     let cannot = doing.failed();
     // If the client itself gave up, the last answer says nothing about it.
     let has_given_up = cause::<HttpError>(error).is_some();

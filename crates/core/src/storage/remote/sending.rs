@@ -86,7 +86,9 @@ impl Sending {
 
     /// An answer, if it does not say that other bytes arrived.
     pub fn compared(&self, answer: HttpResponse) -> Result<HttpResponse, HttpError> {
-        if let Some(payload) = self.payload.as_ref().filter(|_| self.is_checked && answer.status().is_success()) {
+        if let Some(payload) =
+            self.payload.as_ref().filter(|_| self.is_checked && answer.status().is_success())
+        {
             checksums::compare(self.kind, answer.headers(), payload.as_ref())
                 .map_err(|which| HttpError::new(HttpErrorKind::Interrupted, Garbled(which)))?;
         }
@@ -100,7 +102,11 @@ pub struct Garbled(&'static str);
 
 impl std::fmt::Display for Garbled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "other bytes arrived at the server than were sent: the {} of its answer is another one", self.0)
+        write!(
+            f,
+            "other bytes arrived at the server than were sent: the {} of its answer is another one",
+            self.0
+        )
     }
 }
 

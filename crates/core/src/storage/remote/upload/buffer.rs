@@ -13,8 +13,9 @@ pub enum Buffer {
 }
 
 fn failed(error: std::io::Error) -> Error {
-    Error::io("cannot write to a temporary file", error)
-        .hint("parts of an upload that do not fit into upload_memory are kept in the folder for temporary files")
+    Error::io("cannot write to a temporary file", error).hint(
+        "parts of an upload that do not fit into upload_memory are kept in the folder for temporary files",
+    )
 }
 
 impl Buffer {

@@ -92,7 +92,8 @@ pub async fn complete(object: &Object, pieces: &Pieces, overwrite: bool) -> Resu
     let sending = Arc::new(Sending::command(kind).only_new(!overwrite && takes_condition(kind)));
     let parts = || pieces.parts.iter().map(|name| PartId { content_id: name.clone() }).collect();
     let finish = || store.complete_multipart(&object.path, &pieces.id, parts());
-    let stored = object.send(&sending, object.store.policy.read_timeout.saturating_mul(PATIENCE), finish).await;
+    let stored =
+        object.send(&sending, object.store.policy.read_timeout.saturating_mul(PATIENCE), finish).await;
     match stored.result {
         Ok(_) => Ok(()),
         Err(error) if stored.is_doubtful && is_complete(object, pieces, before.as_ref()).await => {
@@ -120,7 +121,8 @@ pub fn is_of_pieces(found: &Identity, pieces: &Pieces, kind: Kind) -> Option<boo
     let expected = tag_of_parts(pieces.parts.iter().map(String::as_str)).filter(|_| kind == Kind::S3)?;
     let tag = found.tag()?;
     // The tags of some servers have another form.
-    (tag.trim_matches('"').len() == expected.len() - 2).then(|| tag.trim_matches('"') == expected.trim_matches('"'))
+    (tag.trim_matches('"').len() == expected.len() - 2)
+        .then(|| tag.trim_matches('"') == expected.trim_matches('"'))
 }
 
 /// Lets the store forget the parts of an upload. An upload that is gone is no error.

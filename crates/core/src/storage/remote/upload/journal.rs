@@ -67,9 +67,7 @@ impl Journal {
 
     /// The bytes of the journal.
     pub fn encode(&self) -> Vec<u8> {
-        let new = |NewObject { name, pieces }: &NewObject| {
-            json!({"name": name, "upload": pieces.id, "parts": pieces.parts, "bytes": pieces.size})
-        };
+        let new = |NewObject { name, pieces }: &NewObject| json!({"name": name, "upload": pieces.id, "parts": pieces.parts, "bytes": pieces.size});
         let old = |OldObject { name, stamp }: &OldObject| json!({"name": name, "stamp": stamp});
         let journal = json!({
             "anyrecord": VERSION,
@@ -188,7 +186,8 @@ mod tests {
     fn journal() -> Journal {
         let pieces = Pieces { id: "2~x".into(), parts: vec!["\"a\"".into(), "b".into()], size: 7 };
         let new = vec![NewObject { name: "a b.ffr".into(), pieces }];
-        let old = |name: &str, stamp: Option<&str>| OldObject { name: name.into(), stamp: stamp.map(Into::into) };
+        let old =
+            |name: &str, stamp: Option<&str>| OldObject { name: name.into(), stamp: stamp.map(Into::into) };
         Journal::new(new, vec![old("a b.ffr", Some("5 x")), old("c.ffr", None)])
     }
 

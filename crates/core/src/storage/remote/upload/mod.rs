@@ -44,7 +44,7 @@ const MOST_PARTS: usize = 10_000;
 /// After so many parts they get larger, so that an object of any size fits.
 const EQUAL_PARTS: usize = 5_000;
 /// Each so many parts, the size doubles.
-const DOUBLING: usize = 500;
+const DOUBLING: usize = 400;
 const LARGEST_PART: u64 = 5 << 30;
 
 /// What the uploads of one writer share.
@@ -302,7 +302,9 @@ impl SealedUpload {
         let published = super::runtime::run(
             async move {
                 match &whole {
-                    Some((bytes, _)) => finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await,
+                    Some((bytes, _)) => {
+                        finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await
+                    }
                     None => finish::complete(&parts.object, &parts.pieces(size)?, overwrite).await,
                 }
             },

@@ -81,7 +81,10 @@ pub fn publish(mut set: NewSet<'_>, cx: &Cx<'_>) -> Result<()> {
     uploads.iter_mut().for_each(SealedUpload::keep);
     let Err(error) = published else { return Ok(()) };
     if error.done.len() == journal.new.len() {
-        return Err(stuck(&set.journal, format!("all objects are complete, but publishing failed ({})", error.why)));
+        return Err(stuck(
+            &set.journal,
+            format!("all objects are complete, but publishing failed ({})", error.why),
+        ));
     }
     match with_default(|cx| place.undo(&journal, &error.done, cx)) {
         Ok(()) => Err(error.why),
@@ -183,7 +186,8 @@ impl Place {
             self.remove_journal(cx)?;
             old = now?;
         }
-        Err(Error::publish("other processes publish the same set again and again").in_file(self.journal.shown()))
+        Err(Error::publish("other processes publish the same set again and again")
+            .in_file(self.journal.shown()))
     }
 
     fn plan(&self, new: Vec<NewObject>, old: &[RemoteUrl], cx: &Cx<'_>) -> Result<Journal> {
@@ -294,7 +298,11 @@ impl Place {
                 let is_ours = |found: &Identity| {
                     is_done || finish::is_of_pieces(found, &pieces, object.store.kind) == Some(true)
                 };
-                if found.is_some_and(|found| is_ours(&found)) { finish::delete(&object).await } else { Ok(()) }
+                if found.is_some_and(|found| is_ours(&found)) {
+                    finish::delete(&object).await
+                } else {
+                    Ok(())
+                }
             }
         };
         let names: Vec<_> = journal.new.iter().map(|member| member.name.clone()).collect();

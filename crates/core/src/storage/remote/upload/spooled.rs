@@ -148,10 +148,11 @@ mod map {
     /// Maps the first `length` bytes of a file that has no name.
     pub fn map(file: &File, length: usize) -> std::io::Result<Mapped> {
         // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
-        let begin = unsafe {
-            mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, file, 0)?
-        };
-        NonNull::new(begin.cast()).map(|begin| Mapped(begin, length)).ok_or_else(|| std::io::ErrorKind::OutOfMemory.into())
+        let begin =
+            unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
+        NonNull::new(begin.cast())
+            .map(|begin| Mapped(begin, length))
+            .ok_or_else(|| std::io::ErrorKind::OutOfMemory.into())
     }
 
     impl AsRef<[u8]> for Mapped {
