@@ -107,7 +107,9 @@ def _check_refusals(stage: Stage) -> list[str]:
     options = {**stage.scene.options, "overwrite": True, "storage": stage.storage}
     for who in ("a writer", "recover without keep="):
         try:
-            if who == "a writer":
+            if who == "a writer" and stage.scene.is_folder:
+                anyrecord.create(f"{stage.url}a.ffr", overwrite=True, storage=stage.storage).close()
+            elif who == "a writer":
                 anyrecord.create(stage.url, **options).close()
             else:
                 anyrecord.recover(stage.url, storage=stage.storage)

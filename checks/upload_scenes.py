@@ -32,6 +32,23 @@ with anyrecord.create(url, storage=storage, **options) as out:
             os.kill(os.getpid(), signal.SIGKILL)
         out.write(random.Random(f"{what} {number}").randbytes(size))
 """
+CONVERT = """
+import json, os, random, signal, sys, tempfile
+import anyrecord
+url, storage, options, what, records, size, last = json.loads(sys.argv[1])
+def end(record, left=[last]):
+    left[0] = None if left[0] is None else left[0] - 1
+    if left[0] == -1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return record
+with tempfile.TemporaryDirectory() as folder:
+    for name in "ab":
+        with anyrecord.create(f"{folder}/{name}.tfrecord", durable=False) as out:
+            for number in range(records // 2):
+                out.write(random.Random(f"{what} {name} {number}").randbytes(size))
+    anyrecord.convert(folder, url, target_storage=storage, map=end, threads=0, **options)
+"""
+"""Two files become two objects, which appear together."""
 RECOVER = """
 import json, sys
 import anyrecord
@@ -54,11 +71,18 @@ class Scene:
 
     @property
     def is_set(self) -> bool:
-        return "shards" in self.options
+        return "shards" in self.options or self.is_folder
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether files are converted into a folder."""
+        return self.key.endswith("/")
 
     @property
     def pattern(self) -> str:
         """What a reader opens."""
+        if self.is_folder:
+            return f"{self.key}*.ffr"
         stem, dot, suffix = self.key.partition(".")
         return f"{stem}-*{dot}{suffix}" if self.is_set else self.key
 
@@ -91,6 +115,14 @@ SCENES = [
     *_scenes(".tfrecord"),
     *_scenes(".recordio"),
     Scene("a large set .ffr", "data/set.ffr", {"shards": 2}, 110, LARGE[1]),
+    Scene("a conversion into a folder", "data/", {"format": "ffrecord"}, *SMALL),
+    Scene(
+        "a conversion over files",
+        "data/",
+        {"format": "ffrecord", "overwrite": True},
+        *SMALL,
+        old={"format": "ffrecord"},
+    ),
 ]
 SHORT_SCENES = [SCENES[number] for number in (0, 8, 16, 24, 4, 12)]
 """Each format, small and large, one and several, with and without old ones."""
@@ -148,7 +180,9 @@ class Stage:
         """Writes in a process of its own, which is killed at a request or a record. Says whether it was killed."""
         last = moment if isinstance(moment, int) else None
         job = [options, what, self.scene.records, self.scene.size, last]
-        return self._run(WRITE, job, moment if isinstance(moment, Moment) else None)
+        return self._run(
+            CONVERT if self.scene.is_folder else WRITE, job, moment if isinstance(moment, Moment) else None
+        )
 
     def recover(self, keep: str, moment: Moment | None) -> bool:
         """As `write`, with `recover`."""

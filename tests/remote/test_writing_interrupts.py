@@ -88,7 +88,7 @@ def test_ctrl_c_while_a_set_gets_its_names(operation: Operation) -> None:
         with Played() as server:
             rule = server.play(faults.stall_in_request(), operation=operation, times=1)
             interrupted(rule, lambda: write(server, SMALL, shards=2))
-            anyrecord.recover(server.url("d/a.tfrecord"), keep=keep, storage=server.storage)  # type: ignore[arg-type]
+            anyrecord.recover(server.url("d/a.tfrecord"), keep=keep, storage=server.storage)
             assert len(server.names()) == (2 if keep == "new" else 0)
             assert server.uploads() == []
 
