@@ -73,8 +73,8 @@ impl Opening {
         let Some((folder, limit)) = &self.cache else { return Ok(FileSet::new(limits)) };
         #[cfg(unix)]
         {
-            let open = |py| gil::detach(py, || Cache::open(folder, *limit));
-            let cache = Python::attach(open).map_err(Failure)?;
+            let cache = Python::attach(|py| gil::detach(py, || Cache::open(folder, *limit)));
+            let cache = cache.map_err(Failure)?;
             Ok(FileSet::with_cache(limits, Some(cache)))
         }
         #[cfg(not(unix))]
