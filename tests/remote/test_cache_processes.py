@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import anyrecord
 import pytest
-from children import Forked
+from children import LIMIT_SECONDS, Forked
 
 from .files import bytes_of
 from .servers import Played
@@ -101,6 +102,26 @@ def test_the_space_of_deleted_blocks_is_released_by_who_stores_the_next(server: 
         assert list(records) == RECORDS
     deleted = [line for line in Path("/proc/self/maps").read_text().splitlines() if str(tmp_path) in line]
     assert len(deleted) <= 3, deleted
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc")
+def test_an_idle_reader_releases_what_others_deleted(server: Played, tmp_path: Path) -> None:
+    idle = opened(server, tmp_path, cache_folder_bytes=7 * ON_DISK)
+    assert list(idle) == RECORDS
+    # Another limit makes another cache, as in another process.
+    server.put("b.ffr", bytes_of("ffrecord", RECORDS[::-1]))
+    busy = anyrecord.open(server.url("b.ffr"), storage=server.storage, cache=tmp_path, cache_folder_bytes=6 * ON_DISK)
+    assert list(busy) == RECORDS[::-1]
+
+    def held() -> int:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return sum(str(tmp_path) in line and line.endswith("(deleted)") for line in lines)
+
+    begun = time.monotonic()
+    while held() and time.monotonic() - begun < LIMIT_SECONDS:
+        time.sleep(0.01)
+    assert not held()
+    assert list(idle) == RECORDS
 
 
 PROGRAM = """
