@@ -120,6 +120,9 @@ pub enum FinishedFile {
     Path(PathBuf),
 }
 
+/// The same, and the number and the hash of its records.
+type FinishedWithSum = (FinishedFile, Option<(u64, u64)>);
+
 impl From<FinishedFile> for Finished {
     fn from(finished: FinishedFile) -> Self {
         match finished {
@@ -384,7 +387,7 @@ impl Writer {
     }
 
     /// Where the bytes of the one sealed file are, and the sum of its records. None if no other process can take it.
-    fn _finished(&self, py: Python<'_>) -> PyResult<Option<(FinishedFile, Option<(u64, u64)>)>> {
+    fn _finished(&self, py: Python<'_>) -> PyResult<Option<FinishedWithSum>> {
         let state = self.lock(py)?;
         let WriterState::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
         let found = sealed.finished().map_err(Failure)?;

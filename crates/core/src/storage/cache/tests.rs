@@ -164,7 +164,7 @@ fn damage(path: &Path, how: u8, at: u64) {
             std::fs::remove_file(path).unwrap();
             std::fs::write(path, bytes).unwrap();
         }
-        _ => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0)).unwrap(),
+        _ => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o000)).unwrap(),
     }
 }
 
@@ -250,7 +250,8 @@ fn ranges_that_no_object_has_are_not_here() {
     let file = fixture.open(&fixture.cache(100));
     fixture.check_all(&file);
     let mapped = file.mapped().unwrap();
-    for range in [u64::MAX - 1..u64::MAX, 0..u64::MAX, SIZE as u64 - 1..10 * SIZE as u64, u64::MAX..0] {
+    for range in [u64::MAX - 1..u64::MAX, 0..u64::MAX, SIZE as u64 - 1..10 * SIZE as u64, u64::MAX..u64::MAX]
+    {
         assert!(!mapped.holds(range));
     }
     assert!(mapped.holds(5..5) && mapped.holds(0..SIZE as u64));
