@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import anyrecord
 import pytest
 
+from .interrupting import interrupted
 from .servers import Played, faults
-from .servers.faults import Rule
 from .servers.operations import Operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 PATIENT: dict[str, Any] = {"read_timeout": "24h", "retry_timeout": "24h", "upload_part_size": 5 << 20}
 """A call that does not hear Ctrl-C never returns."""
 SMALL, LARGE = [b"small"] * 10, [bytes([number]) * 1_000_000 for number in range(12)]
-
-
-def interrupted(rule: Rule, act: Callable[[], object]) -> None:
-    """Runs a call, and sends Ctrl-C when its request has come to a store that never answers."""
-    done = threading.Event()
-
-    def interrupt() -> None:
-        while not rule.played and not done.wait(0.001):
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            act()
-    finally:
-        done.set()
-        thread.join()
 
 
 def write(server: Played, records: list[bytes], **options: Any) -> None:
@@ -65,7 +42,7 @@ def test_a_writer_hears_ctrl_c_and_leaves_nothing(name: str, fault: str) -> None
     operation, records, options = CALLS[name]
     with Played({"other": b"x"}) as server:
         rule = server.play(STALLS[fault], operation=operation, times=1)
-        interrupted(rule, lambda: write(server, records, **options))
+        interrupted(lambda: rule.played, lambda: write(server, records, **options))
         is_done = fault == "before the answer" and operation in ("put", "complete")
         if not is_done:
             assert server.names() == ["other"]
@@ -87,7 +64,7 @@ def test_ctrl_c_while_a_set_gets_its_names(operation: Operation) -> None:
     for keep in ("old", "new"):
         with Played() as server:
             rule = server.play(faults.stall_in_request(), operation=operation, times=1)
-            interrupted(rule, lambda: write(server, SMALL, shards=2))
+            interrupted(lambda rule=rule: rule.played, lambda: write(server, SMALL, shards=2))
             anyrecord.recover(server.url("d/a.tfrecord"), keep=keep, storage=server.storage)
             assert len(server.names()) == (2 if keep == "new" else 0)
             assert server.uploads() == []
@@ -98,5 +75,5 @@ def test_a_writer_that_waits_for_memory_hears_ctrl_c() -> None:
     with Played() as server:
         rule = server.play(faults.stall_in_request(0.5), operation="part")
         storage = {"upload_memory": 20 << 20}
-        interrupted(rule, lambda: write(server, LARGE * 20, storage=storage))
+        interrupted(lambda: rule.played, lambda: write(server, LARGE * 20, storage=storage))
         assert (server.names(), server.uploads()) == ([], [])
