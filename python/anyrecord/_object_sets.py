@@ -38,10 +38,11 @@ def refuse_interrupted_objects(to: Destination, *, sharded: bool) -> None:
         if sharded and (found := _read(journal_url(to.name, is_folder=False), to)):
             raise found[1]
         found = _read(journal_url(to.name, is_folder=True), to)
-    except PermissionError:
-        if sharded:
+    except PermissionError as error:
+        # One object can be written without permission to read. Without credentials, nothing can.
+        if sharded or not (error.strerror or "").startswith("access is denied"):
             raise
-        return  # one object can be written without permission to read
+        return
     if found and any((set_name(other) if sharded else other) == name for other in found[0]):
         raise found[1]
 
