@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import anyrecord
@@ -32,12 +33,17 @@ def interrupted(rule: Rule, act: Callable[[], object]) -> None:
 
     thread = threading.Thread(target=interrupt)
     thread.start()
+    heard = False
     try:
-        with pytest.raises(KeyboardInterrupt):
+        # The signal of a call that did not hear it comes later, here.
+        with suppress(OSError):
             act()
+    except KeyboardInterrupt:
+        heard = True
     finally:
         done.set()
         thread.join()
+    assert heard
 
 
 def write(server: Played, records: list[bytes], **options: Any) -> None:
@@ -83,7 +89,7 @@ def test_a_writer_hears_ctrl_c_and_leaves_nothing(name: str, fault: str) -> None
 
 @pytest.mark.parametrize("operation", ["complete", "delete"])
 def test_ctrl_c_while_a_set_gets_its_names(operation: Operation) -> None:
-    """It can be finished, or undone. Whoever does not hear it gives up after a minute, and has undone or finished it."""
+    """It can be finished, or undone. Whoever does not hear it gives up after a minute, and leaves no journal."""
     storage = {"read_timeout": "10s", "max_retries": "0"}
     for keep in ("old", "new"):
         with Played() as server:
