@@ -13,10 +13,10 @@ mod tests;
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::format::Format;
 use crate::format::encode::CarriedChunk;
 use crate::format::options::WriteOptions;
 use crate::format::walk::Content;
-use crate::format::Format;
 use crate::process;
 use crate::storage::output::Output;
 use crate::storage::remote::upload::spooled::Spooled;
