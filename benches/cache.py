@@ -26,7 +26,7 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
 SIZES = ("4 KB", "100 KB")
 GOAL = 0.9
 """The second epoch should have so much of the speed of a local file, at least."""
-ROUNDS = 4
+ROUNDS = 10
 """Rounds of reading for each round. Both are read in turn, so that noise affects them equally."""
 COLUMNS = ("local", "cache", "of local")
 

@@ -10,7 +10,6 @@ import json
 import os
 import random
 import select
-import signal
 import subprocess
 import sys
 import tempfile
@@ -94,6 +93,11 @@ class Child:
         assert self.process.stdout
         return self.process.stdout
 
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.pipe.close()
+
 
 @dataclass
 class Processes:
@@ -131,11 +135,10 @@ class Processes:
                     if time.monotonic() - child.heard > LIMIT_SECONDS:
                         self.hung.append(f"process {child.rank} hung for {LIMIT_SECONDS:.0f} seconds")
                         del children[child.rank]
-                        child.process.kill()
+                        child.end()
         finally:
             for child in children.values():
-                child.process.kill()
-                child.process.wait()
+                child.end()
 
     def _lines(self) -> int:
         """How many lines the processes write if none is killed."""
@@ -164,23 +167,21 @@ class Processes:
             self.wrong += wrong
             return
         del children[child.rank]
+        child.pipe.close()
         if status := child.process.wait():
             self.wrong.append(f"process {child.rank} ended with status {status}")
         else:
             self.ended += 1
 
     def _kill(self, child: Child, children: dict[int, Child]) -> None:
-        child.process.send_signal(signal.SIGKILL)
-        child.process.wait()
-        child.pipe.close()
+        child.end()
         self.killed += 1
         children[child.rank] = self._start(child.rank)
 
     def _look(self) -> None:
-        total = 0
         try:
-            for entry in os.scandir(self.cache):
-                total += entry.stat(follow_symlinks=False).st_blocks * 512
+            with os.scandir(self.cache) as entries:
+                total = sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
         except FileNotFoundError:  # not made yet, or a block that was deleted at that moment
             return
         self.looks += 1

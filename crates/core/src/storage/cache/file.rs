@@ -145,7 +145,6 @@ mod in_place {
     /// A range of a cached object that is mapped.
     pub struct CachedRange<'a> {
         file: &'a CachedFile,
-        map: &'a Map,
         /// [`super::Resident::removals`] before the bytes were read.
         removals: u64,
         at: u64,
@@ -164,9 +163,15 @@ mod in_place {
         #[inline(always)]
         pub fn is_intact(&self, is_verified: bool, is_ok: bool) -> Result<bool> {
             let is_whole = is_verified || self.has_all_ends();
-            let is_here = self.map.state_after_reading() == MapState::Intact
+            let is_here = self.map().is_some_and(|map| map.state_after_reading() == MapState::Intact)
                 && self.file.resident.removals() == self.removals;
             if is_here && is_whole && is_ok { Ok(true) } else { self.look_closer(is_here) }
+        }
+
+        /// Not a field: a larger result of `borrow` would cost reads of local files, too.
+        #[inline(always)]
+        fn map(&self) -> Option<&'a Map> {
+            self.file.resident.map()
         }
 
         fn has_all_ends(&self) -> bool {
@@ -176,7 +181,7 @@ mod in_place {
         #[cold]
         #[inline(never)]
         fn look_closer(&self, is_here: bool) -> Result<bool> {
-            if self.map.state() == MapState::Retired {
+            if self.map().is_some_and(|map| map.state() == MapState::Retired) {
                 return Err(
                     Error::closed("these records were closed during the read").hint("open them again")
                 );
@@ -216,7 +221,7 @@ mod in_place {
             if !is_here {
                 return Ok(None);
             }
-            Ok(Some(Borrowed::Cached(CachedRange { file: self, map, removals, at, bytes })))
+            Ok(Some(Borrowed::Cached(CachedRange { file: self, removals, at, bytes })))
         }
 
         fn holds(&self, range: Range<u64>) -> bool {
