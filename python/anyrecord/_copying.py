@@ -13,6 +13,7 @@ from anyrecord._object_sets import (
     existing_object_shards,
     existing_objects,
     journal_url,
+    publish_objects,
     refuse_existing,
     refuse_interrupted_objects,
     refuse_web_set,
@@ -202,7 +203,7 @@ def publish(written: Sequence[Writer], overwrite: bool) -> None:
     paths = [writer._path or "" for writer in written]
     if is_url(paths[0]):
         to, journal = Destination(paths[0], written[0]._storage), journal_url(paths[0], is_folder=True)
-        _core.publish_objects(written, journal, overwrite, paths, lambda: existing_objects(paths, to))
+        publish_objects(written, journal, overwrite, paths, lambda: existing_objects(paths, to))
         for writer, path in zip(written, paths, strict=True):
             writer._names = [path]
         return

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from anyrecord import _core
+from anyrecord._calls import add_note
 from anyrecord._locations import is_web, shown
 from anyrecord._shard_names import set_name, shards_among
 from anyrecord._trees import UrlTree
@@ -14,7 +16,14 @@ from anyrecord._trees import UrlTree
 if TYPE_CHECKING:
     from anyrecord._targets import Destination
 
-__all__ = ["existing_object_shards", "existing_objects", "journal_url", "refuse_interrupted_objects", "refuse_web_set"]
+__all__ = [
+    "existing_object_shards",
+    "existing_objects",
+    "journal_url",
+    "publish_objects",
+    "refuse_interrupted_objects",
+    "refuse_web_set",
+]
 
 _OF_FOLDER = ".anyrecord-folder.publish"
 
@@ -62,6 +71,18 @@ def refuse_web_set(url: str) -> None:
             f"{shown(url)!r} is on a web server, which cannot make several files appear together; write one file, or "
             "write the set to a local folder and upload it"
         )
+
+
+def publish_objects(
+    writers: Sequence[_core.Writer], journal: str, overwrite: bool, names: list[str], find_old: Callable[[], list[str]]
+) -> None:
+    """Publishes the objects of all writers together."""
+    try:
+        _core.publish_objects(writers, journal, overwrite, names, find_old)
+    except KeyboardInterrupt as error:
+        text = "if the set was being published, readers are refused: call anyrecord.recover, as their error says"
+        add_note(error, text)
+        raise
 
 
 def existing_object_shards(to: Destination) -> list[str]:

@@ -18,6 +18,7 @@ from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_numbe
 from anyrecord._object_sets import (
     existing_object_shards,
     journal_url,
+    publish_objects,
     refuse_existing,
     refuse_interrupted_objects,
     refuse_web_set,
@@ -141,7 +142,7 @@ class Writer(_core.Writer):
         elif is_url(self._path):
             names, to = shard_paths(self._path, count), Destination(self._path, self._storage)
             journal = journal_url(self._path, is_folder=False)
-            _core.publish_objects([self], journal, self._overwrite, names, lambda: existing_object_shards(to))
+            publish_objects([self], journal, self._overwrite, names, lambda: existing_object_shards(to))
             self._names = names
         else:
             refuse_interrupted(self._path, sharded=True)

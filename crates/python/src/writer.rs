@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
 enum WriterState {
@@ -50,6 +50,8 @@ pub struct Writer {
     uploads: Option<Uploading>,
     /// The counts and hashes of the files, once they are complete.
     sums: OnceLock<Vec<Option<Sum>>>,
+    /// Whether it is being discarded. A thread that waits in it stops then.
+    is_discarded: Arc<AtomicBool>,
 }
 
 /// The attributes of `anyrecord._writer.Creating`.
@@ -73,7 +75,7 @@ pub struct Creating {
     in_set: bool,
 }
 
-fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<CreateOptions> {
+fn options(creating: &Creating, keywords: &Bound<'_, PyDict>, listen: Listen) -> PyResult<CreateOptions> {
     let mut format_options = WriteOptions::default();
     for (keyword, value) in keywords {
         let value = if let Ok(flag) = value.cast::<PyBool>() {
@@ -107,7 +109,7 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<Create
             .as_ref()
             .and_then(|other| other.get().owner.upgrade())
             .unwrap_or_default(),
-        listen: Listen(Arc::new(|| gil::attach(|py| py.check_signals()).map_err(external))),
+        listen,
         format_options,
     })
 }
@@ -139,6 +141,15 @@ impl From<Finished> for FinishedFile {
             Finished::File(path) => FinishedFile::Path(path),
         }
     }
+}
+
+/// What a writer calls while it waits.
+fn listen(is_discarded: &Arc<AtomicBool>) -> Listen {
+    let is_discarded = is_discarded.clone();
+    Listen(Arc::new(move || match is_discarded.load(Relaxed) {
+        true => Err(Error::closed("this writer was discarded meanwhile")),
+        false => gil::attach(|py| py.check_signals()).map_err(external),
+    }))
 }
 
 /// Where objects are written to.
@@ -295,7 +306,8 @@ impl Writer {
         creating: Creating,
         keywords: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let options = options(&creating, keywords)?;
+        let is_discarded = Arc::new(AtomicBool::new(false));
+        let options = options(&creating, keywords, listen(&is_discarded))?;
         let format = detect::by_name(&creating.format).map_err(Failure)?;
         let owner = Arc::downgrade(&options.owner);
         let mut uploads = None;
@@ -322,6 +334,7 @@ impl Writer {
             owner,
             uploads,
             sums: OnceLock::new(),
+            is_discarded,
         })
     }
 
@@ -451,6 +464,7 @@ impl Writer {
         if !self.state.is_of_this_process() {
             return Ok(false);
         }
+        self.is_discarded.store(true, Relaxed);
         let mut state = self.lock(py)?;
         let before = std::mem::replace(&mut *state, WriterState::Done("discarded"));
         if let WriterState::Done(what) = before {

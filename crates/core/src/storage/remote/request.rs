@@ -114,6 +114,8 @@ pub struct Stored<T> {
     pub result: Result<T>,
     /// Whether a try that failed may have succeeded on the server: its answer was lost.
     pub is_doubtful: bool,
+    /// The tag of an object that was stored with other bytes than were sent.
+    pub other_bytes: Option<String>,
 }
 
 /// The retries of one request.
@@ -252,13 +254,17 @@ impl Object {
             drop(permit);
             tries.spent += begun.elapsed();
             let (failed, wait) = match self.judged(result, &answer, Doing::Writing) {
-                Ok(value) => return Stored { result: Ok(value), is_doubtful },
+                Ok(value) => return Stored { result: Ok(value), is_doubtful, other_bytes: None },
                 Err(failed) => failed,
             };
+            if sending.has_stored_other_bytes(&answer) {
+                let other_bytes = Some(answer.tag.unwrap_or_default());
+                return Stored { result: Err(failed.error), is_doubtful: false, other_bytes };
+            }
             let was_refused = answer.status.is_some_and(|status| (400..500).contains(&status));
             is_doubtful |= !was_refused && failed.again != Again::Unreachable;
             if let Err(error) = tries.next(failed, self, wait).await {
-                return Stored { result: Err(error), is_doubtful };
+                return Stored { result: Err(error), is_doubtful, other_bytes: None };
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Requests that store something. Their progress is watched, and the answer of the store is compared with what was sent.
 
 use super::checksums;
+use super::client::Answer;
 use super::url::Kind;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -27,6 +28,8 @@ pub struct Sending {
     is_checked: bool,
     /// Bytes that were passed on to the connection, with all tries.
     passed: AtomicU64,
+    /// Whether the bytes are visible as soon as they are stored. If other bytes arrived, they have to be removed.
+    is_visible: bool,
 }
 
 impl Sending {
@@ -34,18 +37,36 @@ impl Sending {
     pub fn bytes(kind: Kind, bytes: &Bytes, is_checked: bool) -> Self {
         let pieces = (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE)));
         let payload = Some(pieces.collect::<PutPayload>());
-        Sending { kind, payload, only_new: false, is_checked, passed: AtomicU64::new(0) }
+        Sending { kind, payload, only_new: false, is_checked, passed: AtomicU64::new(0), is_visible: false }
     }
 
     /// A request about bytes that were stored before.
     pub fn command(kind: Kind) -> Self {
-        Sending { kind, payload: None, only_new: false, is_checked: false, passed: AtomicU64::new(0) }
+        Sending {
+            kind,
+            payload: None,
+            only_new: false,
+            is_checked: false,
+            passed: AtomicU64::new(0),
+            is_visible: false,
+        }
     }
 
     /// The same, with the condition that there is no such object.
     #[must_use]
     pub fn only_new(self, only_new: bool) -> Self {
         Sending { only_new, ..self }
+    }
+
+    /// The same, of bytes that are an object by themselves.
+    #[must_use]
+    pub fn visible(self) -> Self {
+        Sending { is_visible: true, ..self }
+    }
+
+    /// Whether an answer says that an object was stored, though the request has failed: it has other bytes.
+    pub fn has_stored_other_bytes(&self, answer: &Answer) -> bool {
+        self.is_visible && answer.status.is_some_and(|status| (200..300).contains(&status))
     }
 
     /// The bytes that are stored.

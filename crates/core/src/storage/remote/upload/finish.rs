@@ -45,22 +45,38 @@ pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool, is_checked: bo
         return Err(exists());
     }
     // Other stores send the condition themselves.
-    let sending = Sending::bytes(kind, bytes, is_checked).only_new(!overwrite && kind == Kind::Http);
+    let only_new = !overwrite && kind == Kind::Http;
+    let sending = Sending::bytes(kind, bytes, is_checked).only_new(only_new).visible();
     let mode = || if overwrite || kind == Kind::Http { PutMode::Overwrite } else { PutMode::Create };
-    let (sending, patience) = (Arc::new(sending), object.store.policy.read_timeout);
+    let (sending, policy) = (Arc::new(sending), &object.store.policy);
     let store = &object.store.objects;
     let put = || {
         let options = PutOptions { mode: mode(), ..PutOptions::default() };
         store.put_opts(&object.path, sending.payload(), options)
     };
-    let stored = object.send(&sending, patience, put).await;
-    match stored.result {
-        Ok(_) => Ok(()),
-        Err(error) if stored.is_doubtful && is_there(object, bytes).await => {
-            drop(error);
-            Ok(())
+    let mut tries = 0;
+    loop {
+        let stored = object.send(&sending, policy.read_timeout, put).await;
+        let Err(error) = stored.result else { return Ok(()) };
+        if let Some(tag) = stored.other_bytes {
+            // It must not stay under the name, and it must not keep the next try from it.
+            remove_damaged(object, &tag).await?;
+            if tries < policy.max_retries {
+                tries += 1;
+                continue;
+            }
+        } else if stored.is_doubtful && is_there(object, bytes).await {
+            return Ok(());
         }
-        Err(error) => Err(error),
+        return Err(error);
+    }
+}
+
+/// Deletes an object that was stored with other bytes than were sent, unless it was replaced meanwhile.
+async fn remove_damaged(object: &Object, tag: &str) -> Result<()> {
+    match look(object).await? {
+        Some(found) if found.tag().unwrap_or_default() == tag => delete(object).await,
+        _ => Ok(()),
     }
 }
 

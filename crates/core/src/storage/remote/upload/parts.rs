@@ -18,6 +18,9 @@ use tokio::sync::{OnceCell, watch};
 
 /// How long an abort may take.
 const ABORT: Duration = Duration::from_secs(10);
+/// How long an upload that is being begun may take to get its name after it was aborted. Without it, it cannot be
+/// aborted: an upload without parts may be left.
+const NAMING: Duration = Duration::from_secs(2);
 
 /// The parts of one upload.
 pub struct Parts {
@@ -41,6 +44,8 @@ struct State {
     is_begun: bool,
     failed: Option<Error>,
     is_failed: bool,
+    /// Whether the store has refused to begin the upload. Then no other part tries to begin it.
+    is_refused: bool,
 }
 
 impl Parts {
@@ -87,7 +92,9 @@ impl Parts {
             let sent = or_panicked(parts.send(number, bytes)).await;
             let mut state = parts.state();
             match sent {
-                Ok(name) => state.arrived[number] = Some(name),
+                Ok(Some(name)) => state.arrived[number] = Some(name),
+                // The part that tried to begin the upload has the error.
+                Ok(None) => {}
                 Err(error) => {
                     state.is_failed = true;
                     state.failed.get_or_insert(error.in_file(parts.url.shown()));
@@ -103,15 +110,38 @@ impl Parts {
         Ok(())
     }
 
-    async fn send(&self, number: usize, bytes: Bytes) -> Result<String> {
-        // An upload whose name is not known could not be aborted, so this is never stopped half-way.
-        let id = self.id.get_or_try_init(|| self.begin()).await?;
-        let mut stop = self.stop.subscribe();
+    /// What the store calls the part. None if the upload could not be begun for another part.
+    async fn send(&self, number: usize, bytes: Bytes) -> Result<Option<String>> {
+        let id = tokio::select! {
+            begun = self.id.get_or_try_init(|| self.begin_once()) => match begun {
+                Ok(id) => id,
+                Err(None) => return Ok(None),
+                Err(Some(error)) => return Err(error),
+            },
+            () = self.stopped_for(NAMING) => return Err(Error::cancellation()),
+        };
         tokio::select! {
             biased;
-            _ = stop.wait_for(|is_stopped| *is_stopped) => Err(Error::cancellation()),
-            sent = self.send_part(id, number, bytes) => sent,
+            () = self.stopped_for(Duration::ZERO) => Err(Error::cancellation()),
+            sent = self.send_part(id, number, bytes) => sent.map(Some),
         }
+    }
+
+    /// Waits until the upload was aborted that long ago.
+    async fn stopped_for(&self, time: Duration) {
+        // The sender lives as long as the parts.
+        let _ = self.stop.subscribe().wait_for(|is_stopped| *is_stopped).await;
+        tokio::time::sleep(time).await;
+    }
+
+    /// Begins the upload. `Err(None)` if that failed before, or if it was aborted.
+    async fn begin_once(&self) -> std::result::Result<String, Option<Error>> {
+        if self.state().is_refused || *self.stop.borrow() {
+            return Err(None);
+        }
+        let begun = self.begin().await;
+        self.state().is_refused = begun.is_err();
+        begun.map_err(Some)
     }
 
     async fn begin(&self) -> Result<String> {
@@ -208,7 +238,8 @@ impl Parts {
             Ok(Some(why)) => why,
             Err(_) => "the store did not answer in time".to_owned(),
         };
-        let id = self.id.get().map_or("", String::as_str);
+        // An upload without a name has no parts.
+        let Some(id) = self.id.get() else { return };
         self.memory.note(format!(
             "the upload {id:?} of {} could not be aborted ({why}); its parts stay in the store, invisible, until it is \
              aborted: a lifecycle rule of the bucket for incomplete uploads does that",

@@ -74,31 +74,37 @@ pub fn publish(mut set: NewSet<'_>, cx: &Cx<'_>) -> Result<()> {
     }
     let place = Place { journal: set.journal.clone(), options: set.uploading.options.clone() };
     let journal = place.begin(new, &mut set, cx)?;
-    // From now on, nothing stops it half-way.
     let how = if set.overwrite { How::Over } else { How::OnlyNew };
-    let published = with_default(|cx| place.advance(&journal, how, cx));
-    // Either they are complete now, or `undo` aborts them, or `recover` needs them.
+    let published = place.advance(&journal, how, cx);
+    // Either they are complete now, or they are taken back, or `recover` needs them.
     uploads.iter_mut().for_each(SealedUpload::keep);
-    let Err(error) = published else { return Ok(()) };
-    if error.done.len() == journal.new.len() {
-        return Err(stuck(
-            &set.journal,
-            format!("all objects are complete, but publishing failed ({})", error.why),
-        ));
+    let Err(Interrupted { why, done }) = published else { return Ok(()) };
+    if matches!(why.kind(), Kind::External(_)) {
+        // The caller wants to stop now. The journal stays, and `recover` can do both.
+        return Err(why);
     }
-    match with_default(|cx| place.undo(&journal, &error.done, cx)) {
-        Ok(()) => Err(error.why),
+    if done.len() == journal.new.len() {
+        let what = format!("all objects are complete, but publishing failed ({why})");
+        return Err(stuck(&set.journal, what, "new", "finish"));
+    }
+    if let Err(second) = with_default(|cx| place.check_old(&journal, cx)) {
+        let what = format!("publishing failed ({why}), and it cannot be undone ({second})");
+        return Err(stuck(&set.journal, what, "new", "finish"));
+    }
+    match with_default(|cx| place.take_back(&journal, &done, cx)) {
+        Ok(()) => Err(why),
         Err(second) => {
-            let what = format!("publishing failed ({}), and it could not be undone ({second})", error.why);
-            Err(stuck(&set.journal, what))
+            let what = format!("publishing failed ({why}), and it could not be undone ({second})");
+            Err(stuck(&set.journal, what, "old", "undo it"))
         }
     }
 }
 
 /// The error for a set that is neither published nor as before.
-fn stuck(journal: &RemoteUrl, what: String) -> Error {
+fn stuck(journal: &RemoteUrl, what: String, keep: &str, purpose: &str) -> Error {
     let target = target_of(journal);
-    let hint = format!("remove the cause, then call anyrecord.recover({target:?}, keep=\"new\") to finish");
+    let hint =
+        format!("remove the cause, then call anyrecord.recover({target:?}, keep={keep:?}) to {purpose}");
     Error::publish(what).in_file(journal.shown()).hint(hint)
 }
 
@@ -270,9 +276,8 @@ impl Place {
         deleted.into_iter().collect()
     }
 
-    /// Removes what has appeared. An error if an old object was replaced or deleted. `done`: objects that are known to
-    /// be new.
-    fn undo(&self, journal: &Journal, done: &HashSet<String>, cx: &Cx<'_>) -> Result<()> {
+    /// An error if an old object was replaced or deleted: then the old set cannot be restored.
+    fn check_old(&self, journal: &Journal, cx: &Cx<'_>) -> Result<()> {
         let names: Vec<_> = journal.old.iter().map(|member| member.name.clone()).collect();
         let found = self.look(names, cx)?;
         for (OldObject { name, stamp }, found) in journal.old.iter().zip(found) {
@@ -287,26 +292,34 @@ impl Place {
                     .hint("keep the new set: keep=\"new\""));
             }
         }
+        Ok(())
+    }
+
+    /// Removes what has appeared. `done`: objects that we have made, as far as we know. The store may know better.
+    fn take_back(&self, journal: &Journal, done: &HashSet<String>, cx: &Cx<'_>) -> Result<()> {
+        let names = || journal.new.iter().map(|member| member.name.clone());
+        let mut pieces = pieces_of(journal);
+        let abort = |object: Object, name: String| {
+            let id = pieces.remove(&name).map(|pieces| pieces.id).unwrap_or_default();
+            async move { finish::abort(&object, &id).await }
+        };
+        self.each(names(), abort, cx)?.into_iter().collect::<Result<()>>()?;
         let mut pieces = pieces_of(journal);
         let old: HashSet<_> = journal.old.iter().map(|member| member.name.clone()).collect();
         let remove = |object: Object, name: String| {
-            let (pieces, is_old, is_done) = (pieces.remove(&name), old.contains(&name), done.contains(&name));
+            let (pieces, is_done) = (pieces.remove(&name), done.contains(&name));
             async move {
-                let Some(pieces) = pieces else { return Ok(()) };
-                finish::abort(&object, &pieces.id).await?;
-                let found = if is_old { None } else { finish::look(&object).await? };
-                let is_ours = |found: &Identity| {
-                    is_done || finish::is_of_pieces(found, &pieces, object.store.kind) == Some(true)
+                let (Some(pieces), Some(found)) = (pieces, finish::look(&object).await?) else {
+                    return Ok(());
                 };
-                if found.is_some_and(|found| is_ours(&found)) {
-                    finish::delete(&object).await
-                } else {
-                    Ok(())
+                match finish::is_of_pieces(&found, &pieces, object.store.kind).unwrap_or(is_done) {
+                    true => finish::delete(&object).await,
+                    false => Ok(()),
                 }
             }
         };
-        let names: Vec<_> = journal.new.iter().map(|member| member.name.clone()).collect();
-        self.each(names, remove, cx)?.into_iter().collect::<Result<()>>()?;
+        let new = names().filter(|name| !old.contains(name));
+        self.each(new, remove, cx)?.into_iter().collect::<Result<()>>()?;
         self.remove_journal(cx)
     }
 }
@@ -345,7 +358,8 @@ pub fn recover(
         Keep::Old => {
             // Objects of the new set that are not in the old one were made by nobody else: writers refuse the name.
             let done = journal.new.iter().map(|member| member.name.clone()).collect();
-            place.undo(&journal, &done, cx)?;
+            place.check_old(&journal, cx)?;
+            place.take_back(&journal, &done, cx)?;
             journal.old.iter().map(|member| member.name.clone()).collect()
         }
     };
