@@ -23,6 +23,8 @@ _SIGNAL_SECONDS = 0.1
 
 _loop: asyncio.AbstractEventLoop | None = None
 _lock = threading.Lock()
+_is_ending = False
+"""Whether the interpreter ends. Only daemon threads still run then."""
 _process: int | None = None
 """The first process that has used this. Its children inherit the number."""
 
@@ -38,35 +40,55 @@ def result_of(start: Callable[[], Awaitable[T]]) -> T:
     async def run() -> T:
         return await start()
 
-    future = asyncio.run_coroutine_threadsafe(run(), _running_loop())
+    with _lock:
+        future = None if _is_ending else asyncio.run_coroutine_threadsafe(run(), _running_loop())
     try:
-        while not wait([future], _SIGNAL_SECONDS).done:
+        while future is not None and not wait([future], _SIGNAL_SECONDS).done:
             pass
     finally:
-        future.cancel()  # does nothing if it is done
+        if future is not None:
+            future.cancel()  # does nothing if it is done
+    if future is None or _is_ending:
+        # The interpreter ends, and this thread with it: it is a daemon. Until then it must not report an error.
+        threading.Event().wait()
+    assert future is not None
     return future.result()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop. The caller holds the lock."""
     global _loop, _process
-    with _lock:
-        if _loop is None:
-            _loop, _process = asyncio.new_event_loop(), _process or os.getpid()
-            thread = threading.Thread(target=_loop.run_forever, name="anyrecord-store", daemon=True)
-            thread.start()
-            atexit.register(_stop, _loop, thread, os.getpid())
-        return _loop
+    if _loop is None:
+        _loop, _process = asyncio.new_event_loop(), _process or os.getpid()
+        thread = threading.Thread(target=_loop.run_forever, name="anyrecord-store", daemon=True)
+        thread.start()
+        atexit.register(_stop, _loop, thread, os.getpid())
+    return _loop
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, process: int) -> None:
     """Ends the thread before the interpreter ends: it must not run Python code after that."""
+    global _is_ending
     if os.getpid() == process:
-        loop.call_soon_threadsafe(loop.stop)
+        with _lock:
+            _is_ending = True
+            # Tasks that are destroyed before they are done would complain.
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop)
         thread.join(1)
 
 
+async def _cancel_others() -> None:
+    loop, others = asyncio.get_running_loop(), asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)
+    loop.call_soon(loop.stop)
+
+
 def _forked() -> None:
-    global _loop, _lock
+    global _loop, _lock, _is_ending
+    _is_ending = False
     _loop, _lock = None, threading.Lock()  # the thread does not exist in the child, and may have held the lock
 
 
