@@ -15,6 +15,7 @@ import os as _os
 import sys as _sys
 import warnings as _warnings
 from importlib import import_module as _import_module
+from threading import RLock as _RLock
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from anyrecord import _core
@@ -113,12 +114,16 @@ _IMPORTED_ON_USE = {
 }
 """Modules that are imported when one of their names is first used. So `import anyrecord` takes few milliseconds."""
 _MODULE_OF = {name: module for module, names in _IMPORTED_ON_USE.items() for name in names}
+_importing = _RLock()
+"""Held during such an import. A process that is forked meanwhile could never import the same module: a thread that it
+does not have holds the lock of the module. So a fork waits for the import."""
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_sys.modules[__name__])
-    module = _import_module(f"{__name__}.{_MODULE_OF[name]}")
+    with _importing:
+        module = _import_module(f"{__name__}.{_MODULE_OF[name]}")
     # The next use finds the name in this module and does not come here.
     globals()[name] = found = getattr(module, name)
     return found
@@ -132,6 +137,9 @@ __version__ = _core.VERSION
 
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(after_in_child=_core.after_fork)
+    _os.register_at_fork(
+        before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+    )
 
 if _core.DEBUG_BUILD:
     _warnings.warn(
