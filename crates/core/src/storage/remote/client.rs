@@ -9,7 +9,7 @@ use object_store::client::{
     HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION};
+use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderValue, LOCATION};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub struct Answer {
     pub retry_after: Option<Duration>,
     /// Which server it was: scheme, host and port.
     pub origin: Option<Arc<String>>,
+    /// The ETag of what was stored.
+    pub tag: Option<String>,
 }
 
 /// What a task's requests have in common.
@@ -169,7 +171,10 @@ impl HttpService for Watched {
             sending.prepare(&mut request);
             if sending.is_body_of(&request) {
                 let response = sending::send(&self.sender, request, &sending).await;
-                let _ = SCOPE.try_with(|scope| *scope.answer.borrow_mut() = answer_of(&response));
+                let tag =
+                    response.as_ref().ok().and_then(|response| response.headers().get(ETAG)?.to_str().ok());
+                let answer = Answer { tag: tag.map(str::to_owned), ..answer_of(&response) };
+                let _ = SCOPE.try_with(|scope| *scope.answer.borrow_mut() = answer);
                 return sending.compared(response?);
             }
         }
@@ -215,7 +220,7 @@ fn answer_of(response: &Result<HttpResponse, HttpError>) -> Answer {
     let seconds = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
     // A server may ask for any time. The retries have their own limit.
     let wait = seconds.map(|seconds: u32| Duration::from_secs(seconds.into()));
-    Answer { status: Some(response.status().as_u16()), retry_after: wait, origin: None }
+    Answer { status: Some(response.status().as_u16()), retry_after: wait, ..Answer::default() }
 }
 
 /// Where an answer redirects to.
