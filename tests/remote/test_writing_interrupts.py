@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import anyrecord
@@ -79,3 +82,35 @@ def test_a_writer_that_waits_for_memory_hears_ctrl_c() -> None:
         storage = {"upload_memory": 20 << 20}
         interrupted(lambda: rule.played, lambda: write(server, LARGE * 20, storage=storage))
         assert (server.names(), server.uploads()) == ([], [])
+
+
+BLOCKED = """if True:
+    import json, sys, threading, anyrecord
+    out = anyrecord.create(sys.argv[1], storage=json.loads(sys.argv[2]))
+    def write():
+        for _ in range(300):
+            out.write(bytes(1_000_000))
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    before = -1
+    while out.num_bytes != before or not before:  # until it waits
+        before = out.num_bytes
+        thread.join(0.5)
+"""
+
+
+def test_a_process_ends_though_a_thread_of_it_waits_in_a_writer() -> None:
+    with Played() as server:
+        server.play(faults.stall_in_request(0.5), operation="part")
+        storage = {
+            **server.storage,
+            **{name: str(value) for name, value in PATIENT.items()},
+            "upload_memory": "16000000",
+        }
+        url = server.url("d/a.tfrecord")
+        ended = subprocess.run(
+            [sys.executable, "-c", BLOCKED, url, json.dumps(storage)], capture_output=True, text=True, timeout=300
+        )
+        assert ended.returncode == 0
+        assert "still open at the end of the program" in ended.stderr
+        assert server.names() == []
