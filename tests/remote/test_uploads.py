@@ -15,9 +15,10 @@ import anyrecord
 import pytest
 
 from .files import bytes_of
+from .interrupting import interrupted
 from .servers import Played, faults
 from .servers.faults import Fault
-from .test_interrupts import PATIENT, interrupted
+from .test_interrupts import PATIENT
 
 PROTOCOLS: list[Any] = ["s3", "gcs", "azure"]
 SMALL = 5 << 20
@@ -215,14 +216,7 @@ def test_writing_hears_ctrl_c(name: str) -> None:
 
 def interrupted_at(server: Played, operation: str, act: Callable[[], object]) -> None:
     """Sends Ctrl-C when the first request of that kind has come."""
-
-    class Watched:
-        @property
-        def requests(self) -> int:
-            return len([entry for entry in server.log if entry.operation == operation])
-
-    watched: Any = Watched()
-    interrupted(watched, act)
+    interrupted(lambda: any(entry.operation == operation for entry in list(server.log)), act)
 
 
 PROGRAM = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import anyrecord
 import pytest
@@ -61,18 +61,18 @@ def test_a_writer_hears_ctrl_c_and_leaves_nothing(name: str, fault: str) -> None
         assert sorted(found) == sorted(records)
 
 
+@pytest.mark.parametrize("keep", ["old", "new"])
 @pytest.mark.parametrize("operation", ["complete", "delete"])
-def test_ctrl_c_while_a_set_gets_its_names(operation: Operation) -> None:
+def test_ctrl_c_while_a_set_gets_its_names(operation: Operation, keep: Literal["old", "new"]) -> None:
     """It can be finished, or undone. Whoever does not hear it gives up after a minute, and leaves no journal."""
     storage = {"read_timeout": "10s", "max_retries": "0"}
-    for keep in ("old", "new"):
-        with Played() as server:
-            rule = server.play(faults.stall_in_request(), operation=operation, times=1)
-            interrupted(lambda rule=rule: rule.played, lambda: write(server, SMALL, shards=2, storage=storage))
-            assert len([name for name in server.names() if name.endswith(".publish")]) == 1
-            anyrecord.recover(server.url("d/a.tfrecord"), keep=keep, storage=server.storage)
-            assert len(server.names()) == (2 if keep == "new" else 0)
-            assert server.uploads() == []
+    with Played() as server:
+        rule = server.play(faults.stall_in_request(), operation=operation, times=1)
+        interrupted(lambda: rule.played, lambda: write(server, SMALL, shards=2, storage=storage))
+        assert len([name for name in server.names() if name.endswith(".publish")]) == 1
+        anyrecord.recover(server.url("d/a.tfrecord"), keep=keep, storage=server.storage)
+        assert len(server.names()) == (2 if keep == "new" else 0)
+        assert server.uploads() == []
 
 
 def test_a_writer_that_waits_for_memory_hears_ctrl_c() -> None:
