@@ -24,6 +24,7 @@
 //! | `salvage` | `salvage` |
 //! | `remote`, `stored` | URLs; objects that Python objects read |
 
+mod attributes;
 mod convert;
 mod damage;
 mod deliver;

@@ -1,5 +1,6 @@
 //! `Writer`: writes records to a file. Python decides the names of shards and which files they replace.
 
+use crate::attributes::from_attributes;
 use crate::errors::{Failure, external};
 use crate::file_like::FileLikeOutput;
 use crate::gil;
@@ -44,7 +45,6 @@ pub struct Writer {
 }
 
 /// The attributes of `anyrecord._writer.Creating`.
-#[derive(FromPyObject)]
 pub struct Creating {
     format: String,
     overwrite: bool,
@@ -57,6 +57,17 @@ pub struct Creating {
     /// Another writer whose files are published together with these.
     together_with: Option<Py<Writer>>,
 }
+
+from_attributes!(Creating {
+    format,
+    overwrite,
+    durable,
+    threads,
+    sharding,
+    num_records,
+    tally,
+    together_with
+});
 
 fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<CreateOptions> {
     let mut format_options = WriteOptions::default();
