@@ -4,11 +4,17 @@
 //! fills one, another can fork, and the child would wait for that cell forever. So the names are made anew here.
 
 use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-/// The value of an attribute.
+/// The value of an attribute. TypeError names the attribute if it cannot have that value.
 pub fn attribute<'py, T: FromPyObjectOwned<'py>>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
-    object.getattr(name)?.extract::<T>().map_err(Into::into)
+    object.getattr(name)?.extract::<T>().map_err(|error| {
+        let (py, error) = (object.py(), error.into());
+        let named = PyTypeError::new_err(format!("{name} is not valid: {}", error.value(py)));
+        named.set_cause(py, Some(error));
+        named
+    })
 }
 
 /// Implements `FromPyObject` for a structure: each field is the attribute of the same name.
