@@ -132,20 +132,6 @@ def test_importing_loads_no_framework_and_no_heavy_module() -> None:
     assert loaded & heavy == set()
 
 
-def test_importing_loads_only_the_core_and_the_errors() -> None:
-    script = """if True:
-        import sys, anyrecord
-        print(*sorted(name for name in sys.modules if name.startswith("anyrecord.") or name == "dataclasses"))
-    """
-    assert python(script).split() == ["anyrecord._core", "anyrecord.errors"]
-
-
-def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'anyrecord' has no attribute 'opem'"):
-        anyrecord.opem  # noqa: B018
-    assert not hasattr(anyrecord, "_records_")
-
-
 def test_using_it_loads_no_framework_either() -> None:
     script = """if True:
         import sys, anyrecord

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import wait
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 __all__ = ["result_of", "used_by_parent"]
 
@@ -24,7 +24,7 @@ _SIGNAL_SECONDS = 0.1
 _loop: asyncio.AbstractEventLoop | None = None
 _lock = threading.Lock()
 _is_ending = False
-"""Whether the interpreter ends. Only daemon threads still run then."""
+"""Whether the interpreter ends. Only daemon threads and functions of `atexit` still run then."""
 _process: int | None = None
 """The first process that has used this. Its children inherit the number."""
 
@@ -42,17 +42,24 @@ def result_of(start: Callable[[], Awaitable[T]]) -> T:
 
     with _lock:
         future = None if _is_ending else asyncio.run_coroutine_threadsafe(run(), _running_loop())
+    if future is None:
+        _end()
     try:
-        while future is not None and not wait([future], _SIGNAL_SECONDS).done:
+        while not wait([future], _SIGNAL_SECONDS).done:
             pass
     finally:
-        if future is not None:
-            future.cancel()  # does nothing if it is done
-    if future is None or _is_ending:
-        # The interpreter ends, and this thread with it: it is a daemon. Until then it must not report an error.
-        threading.Event().wait()
-    assert future is not None
+        future.cancel()  # does nothing if it is done
+    if _is_ending:
+        _end()
     return future.result()
+
+
+def _end() -> NoReturn:
+    """What a call does when the interpreter ends. A daemon thread ends with it, and must not report an error."""
+    if threading.current_thread() is threading.main_thread():
+        raise RuntimeError("the program is ending, so nothing can be read from a store any more")
+    threading.Event().wait()
+    raise SystemExit
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:

@@ -152,3 +152,22 @@ threading.Thread(target=lambda: result_of(stall), daemon=True).start()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
+
+
+def test_what_runs_at_the_end_of_a_process_gets_an_error_from_a_store_instead_of_waiting() -> None:
+    program = """
+import atexit
+from anyrecord._waiting import result_of
+async def answer():
+    return 5
+def late():
+    try:
+        result_of(answer)
+    except RuntimeError as error:
+        print(error)
+atexit.register(late)  # runs after what is registered later
+print(result_of(answer))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    ending = "the program is ending, so nothing can be read from a store any more"
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"5\n{ending}\n", "")

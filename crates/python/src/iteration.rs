@@ -241,6 +241,9 @@ impl Announced {
             until = Some(view.window_end(until)).filter(|end| end - until <= distance).unwrap_or(until);
         }
         self.until = until.max(self.until);
+        if from >= until {
+            return;
+        }
         gil::detach(py, || {
             while from < until {
                 // One window after the other: what is read first shall arrive first.

@@ -24,7 +24,9 @@
 //! | `convert` | `convert` and `build_index` |
 //! | `salvage` | `salvage` |
 //! | `remote`, `stored` | URLs; objects that Python objects read |
+//! | `attributes` | structures that are made of the attributes of Python objects |
 
+mod attributes;
 mod convert;
 mod damage;
 mod deliver;

@@ -1,5 +1,6 @@
 //! Opens paths and objects as a `Source`: the files of a data set and a view of their records.
 
+use crate::attributes::from_attributes;
 use crate::damage::Policy;
 use crate::errors::Failure;
 use crate::file_like::FileLike;
@@ -38,7 +39,6 @@ pub struct Source {
 }
 
 /// The attributes of `anyrecord._options.OpenOptions`.
-#[derive(FromPyObject)]
 pub struct Opening {
     pub format: Option<String>,
     pub checksums: bool,
@@ -55,6 +55,23 @@ pub struct Opening {
     pub storage: Vec<(String, String)>,
     pub store: Option<Py<PyAny>>,
 }
+
+from_attributes!(Opening {
+    format,
+    checksums,
+    table,
+    io,
+    decoded_chunk_bytes,
+    decoded_bytes,
+    spool_bytes,
+    open_files,
+    cache_bytes,
+    cache,
+    threads,
+    reads_on,
+    storage,
+    store
+});
 
 impl Opening {
     /// The locations of files: paths and URLs.

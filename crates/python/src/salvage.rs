@@ -1,5 +1,6 @@
 //! `salvage`, for paths, file objects and bytes.
 
+use crate::attributes::from_attributes;
 use crate::convert::Listener;
 use crate::errors::Failure;
 use crate::file_like::FileLike;
@@ -24,7 +25,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The attributes of `anyrecord._salvage.Saving`.
-#[derive(FromPyObject)]
 pub struct Saving<'py> {
     /// None: records are only counted.
     writer: Option<Bound<'py, Writer>>,
@@ -37,6 +37,8 @@ pub struct Saving<'py> {
     /// The total that is passed to `progress`.
     total: u64,
 }
+
+from_attributes!(Saving<'py> { writer, reading, strict, threads, split, progress, total });
 
 /// Salvages the files in order. Returns a report for each.
 fn salvage<'py>(

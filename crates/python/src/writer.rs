@@ -1,5 +1,6 @@
 //! `Writer`: writes records to a file. Python decides the names of shards and which files they replace.
 
+use crate::attributes::from_attributes;
 use crate::errors::{Failure, external};
 use crate::file_like::FileLikeOutput;
 use crate::gil;
@@ -55,7 +56,6 @@ pub struct Writer {
 }
 
 /// The attributes of `anyrecord._writer.Creating`.
-#[derive(FromPyObject)]
 pub struct Creating {
     format: String,
     overwrite: bool,
@@ -74,6 +74,20 @@ pub struct Creating {
     /// Whether the objects of several writers appear together.
     in_set: bool,
 }
+
+from_attributes!(Creating {
+    format,
+    overwrite,
+    durable,
+    threads,
+    sharding,
+    num_records,
+    tally,
+    together_with,
+    storage,
+    shard_urls,
+    in_set
+});
 
 fn options(creating: &Creating, keywords: &Bound<'_, PyDict>, listen: Listen) -> PyResult<CreateOptions> {
     let mut format_options = WriteOptions::default();

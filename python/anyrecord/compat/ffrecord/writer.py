@@ -132,9 +132,6 @@ class FileWriter:
         )
 
 
-# Its module is imported now, so that what it does at exit is registered before what this one does.
-_ = anyrecord.Writer
-
 _ALIVE: weakref.WeakValueDictionary[int, FileWriter] = weakref.WeakValueDictionary()
 """Writers by their id."""
 
