@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass
 from anyrecord._locations import file_name, shown
 from anyrecord._paths import FileRange
 from anyrecord._shard_names import existing_shards, renamed

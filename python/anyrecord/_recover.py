@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from anyrecord import _core
 from anyrecord._calls import add_note
+from anyrecord._dataclasses import dataclass
 from anyrecord._locations import StrPath
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
 from anyrecord._salvage import Salvaged, salvage

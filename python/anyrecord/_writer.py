@@ -8,11 +8,11 @@ import os
 import warnings
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass
 from anyrecord._locations import StrPath
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
 from anyrecord._options import mark_worker_process
