@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from math import gcd, lcm
 from numbers import Rational
 from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeVar, overload
 
 from anyrecord import _core
+from anyrecord._dataclasses import replace
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord._options import OpenOptions

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, SupportsIndex, Unpack
 
 from anyrecord import _core, _pouring
 from anyrecord._calls import Progress
 from anyrecord._copying import Target, check_published, cores, is_folder_target, plan, publish
+from anyrecord._dataclasses import dataclass, replace
 from anyrecord._locations import StrPath, is_url
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OnError, OpenOptions, open_options

@@ -8,12 +8,12 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from anyrecord import _core
 from anyrecord._calls import Progress, add_note
 from anyrecord._copying import Target, check_published, check_targets, publish
+from anyrecord._dataclasses import dataclass, replace
 from anyrecord._locations import StrPath, file_name, is_url, shown
 from anyrecord._object_sets import refuse_web_set
 from anyrecord._options import OpenOptions, open_options

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass, replace
 from anyrecord._locations import file_name, is_url, shown
 from anyrecord._object_sets import (
     existing_object_shards,

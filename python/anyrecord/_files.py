@@ -16,11 +16,11 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from anyrecord import _core
 from anyrecord._calls import Progress
+from anyrecord._dataclasses import dataclass
 from anyrecord._locations import same_file, shown
 from anyrecord._options import Limits, OpenOptions, open_options
 from anyrecord._paths import FileRange, expand, size_of, with_sizes

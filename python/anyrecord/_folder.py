@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from errno import EISDIR, ENOENT, ENOTDIR
 from fnmatch import translate
-from pathlib import PurePath
 from re import Pattern
 from re import compile as compile_pattern
 from types import MappingProxyType
@@ -269,9 +268,9 @@ def _restore(cls: type[Folder], records: Records) -> Folder:
 
 def _names(path: object) -> Paths:
     """The names in a path. For a path that can never be in a folder it returns ["/"], a name that no file has."""
-    text = path.as_posix() if isinstance(path, PurePath) else path
-    if isinstance(text, os.PathLike):
-        text = os.fspath(text)
+    text = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if hasattr(path, "as_posix"):
+        text = path.as_posix()  # of a `Path`: with slashes on every system
     if not isinstance(text, str) or text.startswith("/"):
         return ["/"]
     return [name for name in text.split("/") if name not in ("", ".")]

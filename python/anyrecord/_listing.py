@@ -9,12 +9,11 @@ opcodes that such a pickle needs. They make strings, numbers and dicts. Every ot
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
+from anyrecord._dataclasses import dataclass
 from anyrecord.errors import FormatError
 
 __all__ = ["MAGIC", "MAX_DEPTH", "MAX_NAME_BYTES", "MAX_PATH_BYTES", "Listing", "Tree", "name_bytes", "walk"]
@@ -61,6 +60,8 @@ class Listing:
 
 def dump(tree: Tree) -> bytes:
     """The record that stores a listing. The dicts in `tree` must be `OrderedDict`s, as in FFRecord's own listings."""
+    import pickle  # imported here because only packing a folder needs it
+
     return MAGIC + pickle.dumps(tree, protocol=4)
 
 

@@ -6,10 +6,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass, field
 from anyrecord._locations import StrPath, is_url, shown, text_of
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 from anyrecord._store_files import StoreFiles
@@ -48,7 +48,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             most = _MOST_OPEN_FILES if name == "open_files" else MOST_COUNT
-            # The dataclass is frozen, so a plain assignment would raise.
+            # The class is frozen, so a plain assignment would raise.
             object.__setattr__(self, name, whole_number(name, getattr(self, name), 1, most))
 
 

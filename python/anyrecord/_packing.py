@@ -7,7 +7,6 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from anyrecord import _core
 from anyrecord._calls import Progress
@@ -95,13 +94,13 @@ def _refuse_inside(folder: str, target: str) -> None:
         raise ValueError(f"the target {target!r} is inside {folder!r}, the folder to pack; pass a target outside of it")
 
 
-@dataclass(slots=True)
 class _Files:
     """The files in a folder, in the order of the records."""
 
-    tree: Tree = field(default_factory=OrderedDict)
-    paths: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.tree: Tree = OrderedDict()
+        self.paths: list[str] = []
+        self.sizes: list[int] = []
 
     def scan(self, folder: str, tree: Tree, above: tuple[tuple[int, int], ...], path_bytes: int) -> None:
         about = os.stat(folder)

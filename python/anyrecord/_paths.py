@@ -17,10 +17,10 @@ import stat
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass, field, replace
 from anyrecord._locations import StrPath, is_url, missing_slash_hint, shown, split_query, text_of
 from anyrecord._publishing import ATTEMPTS
 from anyrecord._shard_names import (

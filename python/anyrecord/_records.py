@@ -8,11 +8,11 @@ import os
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
 
 from anyrecord import _core
 from anyrecord._calls import add_note
+from anyrecord._dataclasses import dataclass
 from anyrecord._iteration import Batches, index_of, position_of
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords

@@ -6,12 +6,12 @@ import errno
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 from anyrecord import _core
 from anyrecord._calls import add_note
 from anyrecord._copy import left_files, left_objects, remove_left_objects
+from anyrecord._dataclasses import dataclass
 from anyrecord._locations import StrPath, is_web, shown
 from anyrecord._object_sets import journal_url, refuse_interrupted_objects
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches

@@ -6,12 +6,12 @@ import io
 import os
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, SupportsIndex, Unpack
 
 from anyrecord import _core
 from anyrecord._calls import Progress
 from anyrecord._copying import Target, check_published, cores, is_folder_target, plan, publish
+from anyrecord._dataclasses import dataclass, replace
 from anyrecord._locations import StrPath, shown
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OpenOptions, open_options

@@ -13,13 +13,12 @@ import glob
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from anyrecord import _core
 from anyrecord._locations import is_url
-from anyrecord._trees import LOCAL, Entry, Tree
+from anyrecord._trees import Entry, Tree
 
 __all__ = [
     "MIN_DIGITS",
@@ -160,17 +159,14 @@ def shard_name(prefix: str, index: int, count: int, suffix: str) -> str:
     return f"{prefix}-{index:0{digits}}-of-{count:0{digits}}{suffix}"
 
 
-@dataclass(slots=True)
 class ShardSet:
-    """The shards that were found of one set, by number."""
+    """The shards that were found of one set, by number. `of` is the count as it is in the names: 00010."""
 
-    folder: str
-    prefix: str
-    suffix: str
-    of: str  # the count as it is in the names: 00010
-    index_digits: int
-    tree: Tree = LOCAL
-    members: dict[int, Entry] = field(default_factory=dict)
+    def __init__(self, folder: str, prefix: str, suffix: str, of: str, index_digits: int, tree: Tree) -> None:
+        self.folder, self.prefix, self.suffix, self.of = folder, prefix, suffix, of
+        self.index_digits = index_digits
+        self.tree = tree
+        self.members: dict[int, Entry] = {}
 
     @property
     def count(self) -> int:

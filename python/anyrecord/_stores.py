@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
 from operator import index
 from typing import Any, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias
 
@@ -99,7 +98,7 @@ def _pairs(options: Mapping[str, Any]) -> Pairs:
 def _option_text(name: object, value: object) -> str:
     if isinstance(value, str):
         return str(value)  # also of a subclass, such as an enum
-    if isinstance(value, timedelta):
+    if hasattr(value, "total_seconds"):  # a `timedelta`
         return f"{_digits(value.total_seconds())}s"
     if isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool":  # numpy has a bool of its own
         return "true" if value else "false"

@@ -6,10 +6,10 @@ import os
 import stat
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass
 
 __all__ = ["Found", "Leftovers", "Temporary", "find", "remove_silently", "search"]
 

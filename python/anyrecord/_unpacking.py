@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import stat
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +37,8 @@ def write_tree(
     records: Records, tree: Tree, target: str, overwrite: bool, progress: Callable[[int, int], object] | None
 ) -> None:
     """Writes the files of `tree` to the folder `target`; see `Folder.unpack`."""
+    import shutil  # imported here because only this needs it
+
     check_names(tree, records.paths[-1], windows=os.name == "nt")
     target = os.path.realpath(target)  # the target itself can be a link: the user has chosen it
     merge = _check_target(tree, target, overwrite)

@@ -8,11 +8,11 @@ import os
 import warnings
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass, replace
 from anyrecord._locations import StrPath, is_url, shown, split_query
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
 from anyrecord._object_sets import (

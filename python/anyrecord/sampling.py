@@ -14,10 +14,10 @@ import os
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
 from typing import Generic, Literal, SupportsIndex, TypeAlias, TypeVar, get_args
 
 from anyrecord import _core
+from anyrecord._dataclasses import dataclass
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, shown, state_numbers, whole_number
 from anyrecord._records import Records

@@ -6,7 +6,6 @@ import io
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -139,5 +138,5 @@ def test_joined_records_count_what_all_of_them_cost(where: str) -> None:
 
 
 def test_stats_cannot_be_changed() -> None:
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="requests"):
         anyrecord.open(file_of()).stats().requests = 1  # type: ignore[misc]

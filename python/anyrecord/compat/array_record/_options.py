@@ -13,8 +13,9 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
+
+from anyrecord._dataclasses import dataclass
 
 __all__ = ["ReaderOptions", "reader_options", "writer_options"]
 
@@ -220,8 +221,8 @@ _READER: Final[dict[str, Parser]] = {
 class ReaderOptions:
     """The options of a reader that have an effect here."""
 
-    table: Literal["memory", "disk"] = "memory"
-    storage: dict[str, int] = field(default_factory=dict)
+    table: Literal["memory", "disk"]
+    storage: dict[str, int]
     """How objects are read: `storage=` of `anyrecord.open`."""
 
 
