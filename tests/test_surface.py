@@ -128,7 +128,7 @@ def test_importing_loads_no_framework_and_no_heavy_module() -> None:
         *("numpy", "torch", "tensorflow", "jax", "grain", "ray", "apache_beam", "pandas", "pyarrow"),
         *("typing_extensions", "multiprocessing", "concurrent", "subprocess", "asyncio", "ssl", "socket", "logging"),
         *("array_record", "ffrecord", "recordio"),
-        *("dataclasses", "inspect", "pathlib", "pickle", "shutil", "datetime", "urllib", "tempfile"),
+        *("dataclasses", "inspect", "pathlib", "pickle", "shutil", "datetime", "urllib", "tempfile", "hashlib"),
     }
     assert loaded & heavy == set()
 

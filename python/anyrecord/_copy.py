@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -345,7 +344,7 @@ def _kept(target: Target, job: _Job) -> _Kept | None:
     if identity is None:
         return None
     text = json.dumps([target.files[0].path, identity, target.path])
-    return _Kept(target.path, hashlib.sha256(text.encode()).hexdigest()[:16], job.creating.storage)
+    return _Kept(target.path, _core.sha1(text.encode())[:16], job.creating.storage)
 
 
 def _adopted(target: Target, keep: _Kept, job: _Job, last: Writer | None) -> Writer | None:

@@ -61,31 +61,40 @@ def _make(declared: type[T]) -> type[T]:
         namespace.setdefault(function.__name__, function)
     namespace |= {"__slots__": names, "__match_args__": names, "_fields_with_defaults": fields}
     namespace |= {name: _Asked() for name in _OF_DATACLASSES}
-    made = type(declared.__name__, declared.__bases__, namespace)
-    made.__init__ = _init(made, names, fields)  # type: ignore[misc]
-    return made
+    namespace["__init__"] = _Init(names, fields)
+    return type(declared.__name__, declared.__bases__, namespace)
 
 
 def _as_field(default: object) -> _Field:
     return default if isinstance(default, _Field) else _Field(default)
 
 
-def _init(made: type, names: tuple[str, ...], fields: dict[str, _Field]) -> Callable[..., None]:
-    """`__init__` with the fields as parameters. It is made from text, so that it has their names and is fast."""
-    parameters = ", ".join(f"{name}=_fields[{name!r}].default" if name in fields else name for name in names)
-    # A slot can be set, unlike an attribute of a frozen object.
-    slots = {f"_set_{name}": vars(made)[name].__set__ for name in names}
-    lines = [f"_set_{name}(self, {name})" for name in names]
-    if "__post_init__" in vars(made):
-        lines.append("self.__post_init__()")
-    body = "\n  ".join(lines)
-    text = f"def make(_fields, {', '.join(slots)}):\n def __init__(self, {parameters}):\n  {body}\n return __init__"
-    functions: dict[str, Any] = {}
-    exec(text, vars(sys.modules[made.__module__]), functions)  # only names of our own fields are in it
-    init: Callable[..., None] = functions["make"](fields, **slots)
-    init.__annotations__ = {**made.__annotations__, "return": None}
-    init.__qualname__ = f"{made.__qualname__}.__init__"
-    return init
+class _Init:
+    """`__init__`, with the fields as parameters. It is compiled at its first use, because compiling is slow."""
+
+    def __init__(self, names: tuple[str, ...], fields: dict[str, _Field]) -> None:
+        self._names, self._fields = names, fields
+
+    def __get__(self, value: object, made: type) -> Any:
+        made.__init__ = self._compiled(made)  # type: ignore[misc]
+        return made.__init__ if value is None else made.__init__.__get__(value)  # type: ignore[misc]
+
+    def _compiled(self, made: type) -> Callable[..., None]:
+        names, fields = self._names, self._fields
+        parameters = ", ".join(f"{name}=_fields[{name!r}].default" if name in fields else name for name in names)
+        # A slot can be set, unlike an attribute of a frozen object.
+        slots = {f"_set_{name}": vars(made)[name].__set__ for name in names}
+        lines = [f"_set_{name}(self, {name})" for name in names]
+        if "__post_init__" in vars(made):
+            lines.append("self.__post_init__()")
+        body = "\n  ".join(lines)
+        text = f"def make(_fields, {', '.join(slots)}):\n def __init__(self, {parameters}):\n  {body}\n return __init__"
+        functions: dict[str, Any] = {}
+        exec(text, vars(sys.modules[made.__module__]), functions)  # only names of our own fields are in it
+        init: Callable[..., None] = functions["make"](fields, **slots)
+        init.__annotations__ = {**made.__annotations__, "return": None}
+        init.__qualname__ = f"{made.__qualname__}.__init__"
+        return init
 
 
 def _names(made: type) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from re import compile as compile_pattern
 from types import MappingProxyType
 from typing import Any, Self, SupportsIndex, TypeAlias
 
+from anyrecord import _core
 from anyrecord._listing import Listing, Tree, walk
 from anyrecord._locations import StrPath
 from anyrecord._records import Records
@@ -90,7 +90,7 @@ class Folder(Mapping[str, bytes]):
             # The last record ends where the file ends.
             offset = records._source.descriptions()[-1][3] - len(record)
             self._listing = Listing.parse(record, path=path, number=len(records) - 1, offset=offset)
-            self._digest = hashlib.sha1(record, usedforsecurity=False).hexdigest()
+            self._digest = _core.sha1(record)
         except BaseException:
             records.close()
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import warnings
@@ -439,7 +438,7 @@ class Records(_core.Records, Sequence[bytes]):
         files = self._source.files()
         named = [(absolute or name, *rest) for name, *rest, absolute in files]
         identity = repr((named, self._source.view_numbers()))
-        digest = hashlib.sha1(identity.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
+        digest = _core.sha1(identity.encode(errors="surrogatepass"))
         plural = "" if len(files) == 1 else "s"
         return f"<anyrecord.Records: {len(self)} records, {len(files)} {self.format} file{plural}, sha1 {digest}>"
 
