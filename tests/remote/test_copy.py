@@ -187,8 +187,10 @@ def test_an_upload_that_is_gone_fails_once_and_is_then_made_again(source: str) -
                 assert content is not None
                 name = server.url("gone/set-00003-of-00004.ffr")
                 _core.abort_upload(name, content[0][0], list(server.storage.items()))
+        # This server fails at it as if it was overloaded.
+        impatient = {**server.storage, "max_retries": 1, "init_backoff": "1ms", "max_backoff": "1ms"}
         with pytest.raises((OSError, anyrecord.PublishError)):
-            anyrecord.copy(source, target, target_storage=server.storage)
+            anyrecord.copy(source, target, target_storage=impatient)
         if any(name.endswith(".publish") for name in server.names()):
             anyrecord.recover(target, keep="old", storage=server.storage)
         again = anyrecord.copy(source, target, target_storage=server.storage)

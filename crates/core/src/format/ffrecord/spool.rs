@@ -141,6 +141,7 @@ impl OnDisk {
 }
 
 fn failed(error: std::io::Error) -> Error {
-    Error::io("spooling samples to a temporary file failed", error)
-        .hint("pass num_records= to write without a temporary file, if the output can seek")
+    Error::io("spooling samples to a temporary file failed", error).hint(
+        "pass num_records= to write to a file or a store without one; TMPDIR says where temporary files are",
+    )
 }

@@ -4,7 +4,7 @@ use super::memory::Room;
 use crate::error::{Error, Result};
 use bytes::Bytes;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 
 /// A part that is being written.
 pub enum Buffer {
@@ -55,6 +55,55 @@ impl Buffer {
                 *length += bytes.len() as u64;
                 Ok(())
             }
+        }
+    }
+
+    /// Appends zeros. In a file they take no room on the disk.
+    pub fn append_zeros(&mut self, count: u64) -> Result<()> {
+        match self {
+            Buffer::Memory(buffer, room) => {
+                let length = buffer.len() as u64 + count;
+                let length = usize::try_from(length.min(room.bytes())).unwrap_or(usize::MAX);
+                buffer.reserve_exact(length - buffer.len());
+                buffer.resize(length, 0);
+            }
+            Buffer::File(file, length) => {
+                *length += count;
+                file.set_len(*length).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Overwrites bytes that were appended.
+    pub fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        match self {
+            Buffer::Memory(buffer, _) => {
+                let place = usize::try_from(at).ok().and_then(|at| buffer.get_mut(at..at + bytes.len()));
+                let outside = || Error::argument("these bytes are not written yet").at(at);
+                place.ok_or_else(outside)?.copy_from_slice(bytes);
+                Ok(())
+            }
+            Buffer::File(file, _) => {
+                let mut write = || {
+                    file.seek(SeekFrom::Start(at))?;
+                    file.write_all(bytes)?;
+                    file.seek(SeekFrom::End(0))
+                };
+                write().map(|_| ()).map_err(failed)
+            }
+        }
+    }
+
+    /// The same bytes in a temporary file. Returns the room in memory that this frees, too.
+    pub fn moved_to_file(self) -> Result<(Self, Option<Room>)> {
+        match self {
+            Buffer::Memory(bytes, room) => {
+                let mut file = Buffer::in_file()?;
+                file.append(&bytes)?;
+                Ok((file, Some(room)))
+            }
+            file @ Buffer::File(..) => Ok((file, None)),
         }
     }
 

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `memory` | how many bytes the uploads of a writer may hold |
 //! | `buffer` | the part that is being written: in memory, or in a temporary file |
+//! | `front` | the first parts, if they are written last |
 //! | `parts` | parts that are being sent, and those that have arrived |
 //! | `finish` | what makes an object of parts or of bytes, and how it is found again if the answer of the store is lost |
 //! | [`spooled`] | files that are sent only when they are complete |
@@ -19,6 +20,7 @@
 
 mod buffer;
 mod finish;
+mod front;
 pub mod journal;
 pub mod memory;
 mod parts;
@@ -37,6 +39,7 @@ use crate::storage::output::Output;
 use crate::writer::pool::Listen;
 use buffer::Buffer;
 use bytes::Bytes;
+use front::Front;
 use memory::{Memory, Room};
 use parts::Parts;
 use std::sync::Arc;
@@ -86,8 +89,10 @@ pub struct Upload {
     buffer: Option<Buffer>,
     /// Whether parts are collected in memory, if they are not too large for it.
     in_memory: Option<Room>,
-    /// How many parts were passed on to be sent.
-    sent: usize,
+    /// What is written last, at the beginning of the object.
+    front: Option<Front>,
+    /// How many parts are complete. All but those of the front were passed on to be sent.
+    complete: usize,
     position: u64,
     is_sealed: bool,
 }
@@ -113,7 +118,8 @@ impl Upload {
             appearance,
             buffer: None,
             in_memory,
-            sent: 0,
+            front: None,
+            complete: 0,
             position: 0,
             is_sealed: false,
         })
@@ -125,29 +131,62 @@ impl Upload {
     }
 
     fn part_size(&self) -> u64 {
-        part_size(self.shared.options.policy.upload_part_size, self.sent)
+        part_size(self.first_part(), self.complete)
+    }
+
+    fn first_part(&self) -> u64 {
+        self.shared.options.policy.upload_part_size
+    }
+
+    fn is_in_front(&self) -> bool {
+        self.front.as_ref().is_some_and(|front| front.held.is_none())
+    }
+
+    /// How many bytes are collected before they are passed on.
+    fn buffer_size(&self) -> u64 {
+        match &self.front {
+            Some(front) if front.held.is_none() => front.size,
+            _ => self.part_size(),
+        }
     }
 
     fn begin_part(&mut self) -> Result<Buffer> {
-        let size = self.part_size();
+        let size = self.buffer_size();
         match self.in_memory.take() {
             Some(room) if room.bytes() >= size => Ok(Buffer::in_memory(room)),
-            Some(room) => {
-                drop(room);
+            // The parts after a large front may be in memory again.
+            Some(room) if self.is_in_front() => {
+                self.in_memory = Some(room);
                 Buffer::in_file()
             }
-            None => Buffer::in_file(),
+            _ => Buffer::in_file(),
         }
+    }
+
+    /// Keeps the front until the object is complete. Its room in memory is for the parts after it, if there is no other.
+    fn hold(&mut self, mut buffer: Buffer) -> Result<()> {
+        if buffer.is_in_memory() {
+            self.in_memory = self.shared.memory.reserve();
+            if self.in_memory.is_none() {
+                (buffer, self.in_memory) = buffer.moved_to_file()?;
+            }
+        }
+        if let Some(front) = &mut self.front {
+            self.complete = front.parts;
+            front.held = Some(buffer);
+        }
+        Ok(())
     }
 
     /// Passes a part on to be sent.
     fn send(&mut self, buffer: Buffer) -> Result<()> {
-        if self.sent >= MOST_PARTS {
+        if self.complete >= MOST_PARTS {
             return Err(Error::argument(format!("the object has more than {MOST_PARTS} parts"))
                 .hint("pass storage={\"upload_part_size\": ...} with larger parts, or write shards"));
         }
         let was_in_memory = buffer.is_in_memory();
-        self.start(buffer)?;
+        self.start(self.complete, buffer)?;
+        self.complete += 1;
         if was_in_memory && self.part_size() <= self.shared.memory.part() {
             // The buffer of the next part. It waits until earlier parts have arrived.
             self.in_memory = Some(self.parts.wait_for_room(&self.shared.listen)?);
@@ -171,15 +210,22 @@ impl Upload {
         })
     }
 
-    fn start(&mut self, buffer: Buffer) -> Result<()> {
-        let (bytes, room) = buffer.into_bytes()?;
-        let room = match room {
-            Some(room) => room,
-            None => self.parts.wait_for_file(bytes.len() as u64, &self.shared.listen)?,
-        };
-        self.parts.start(self.sent, bytes, room)?;
-        self.sent += 1;
-        Ok(())
+    /// Sends a part, or several that are in one temporary file. `number` is that of the first one.
+    fn start(&self, mut number: usize, buffer: Buffer) -> Result<()> {
+        let (mut bytes, room) = buffer.into_bytes()?;
+        if let Some(room) = room {
+            return self.parts.start(number, bytes, room);
+        }
+        loop {
+            let size = usize::try_from(part_size(self.first_part(), number)).unwrap_or(usize::MAX);
+            let part = bytes.split_to(size.min(bytes.len()));
+            let room = self.parts.wait_for_file(part.len() as u64, &self.shared.listen)?;
+            self.parts.start(number, part, room)?;
+            number += 1;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     /// Sends what is left. When [`SealedUpload::wait`] returns, all of it has arrived.
@@ -187,13 +233,19 @@ impl Upload {
         self.parts.check()?;
         let rest = match self.buffer.take() {
             Some(buffer) => Some(buffer),
-            None if self.sent == 0 => Some(self.begin_part()?),
+            None if self.complete == 0 => Some(self.begin_part()?),
             None => None,
         };
+        if let Some(front) = self.front.take().and_then(|front| front.held) {
+            self.start(0, front)?;
+        }
+        let is_small = |buffer: &Buffer| self.complete == 0 && buffer.len() <= self.first_part();
         let mut whole = None;
         match rest {
-            Some(buffer) if self.sent == 0 && !self.appearance.in_set => whole = Some(buffer.into_bytes()?),
-            Some(buffer) => self.start(buffer)?,
+            Some(buffer) if is_small(&buffer) && !self.appearance.in_set => {
+                whole = Some(buffer.into_bytes()?);
+            }
+            Some(buffer) => self.start(self.complete, buffer)?,
             None => {}
         }
         self.is_sealed = true;
@@ -241,11 +293,15 @@ impl Output for Upload {
     fn write_all(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             self.parts.check()?;
-            let size = self.part_size();
+            let size = self.buffer_size();
             let mut buffer = match self.buffer.take() {
                 Some(buffer) if buffer.len() >= size => {
                     // More follows, so it is not the last part.
-                    self.send(buffer)?;
+                    if self.is_in_front() {
+                        self.hold(buffer).map_err(|error| error.in_file(self.url().shown()))?;
+                    } else {
+                        self.send(buffer)?;
+                    }
                     continue;
                 }
                 Some(buffer) => buffer,
@@ -263,15 +319,34 @@ impl Output for Upload {
     }
 
     fn can_patch(&self) -> bool {
-        false
+        true
     }
 
-    fn skip(&mut self, _length: u64) -> Result<()> {
-        Err(Error::argument("an upload cannot seek").at(self.position))
+    fn skip(&mut self, length: u64) -> Result<()> {
+        if self.position > 0 {
+            return Err(
+                Error::argument("only the beginning of an object can be written later").at(self.position)
+            );
+        }
+        let too_large = || Error::argument(format!("an object has no room for a table of {length} bytes"));
+        self.front = Some(Front::new(length, self.first_part()).ok_or_else(too_large)?);
+        let mut buffer = self.begin_part()?;
+        let skipped = buffer.append_zeros(length);
+        self.buffer = Some(buffer);
+        self.position = length;
+        skipped.map_err(|error| error.in_file(self.url().shown()))
     }
 
-    fn write_at(&mut self, at: u64, _bytes: &[u8]) -> Result<()> {
-        Err(Error::argument("an upload cannot seek").at(at))
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
+        let end = at.checked_add(bytes.len() as u64);
+        let written = match &mut self.front {
+            Some(front) if end.is_some_and(|end| end <= front.length) => {
+                front.held.as_mut().or(self.buffer.as_mut()).map(|buffer| buffer.write_at(at, bytes))
+            }
+            _ => None,
+        };
+        let outside = || Err(Error::argument("only the beginning of an object can be written later").at(at));
+        written.unwrap_or_else(outside).map_err(|error| error.in_file(self.url().shown()))
     }
 
     fn flush(&mut self) -> Result<()> {
