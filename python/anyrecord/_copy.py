@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import zip_longest
 from typing import TypeAlias
 
 from anyrecord import _core
 from anyrecord._calls import Progress, add_note
 from anyrecord._copying import Target, check_published, check_targets, publish
 from anyrecord._dataclasses import dataclass, replace
-from anyrecord._locations import StrPath, file_name, is_url, shown
+from anyrecord._locations import StrPath, file_name, is_url, is_web, shown
 from anyrecord._object_sets import refuse_web_set
 from anyrecord._options import OpenOptions, open_options
 from anyrecord._paths import FileRange, expand, size_of, with_sizes
 from anyrecord._publishing import Unchanged
 from anyrecord._shard_names import set_name, shard_paths
-from anyrecord._stores import Pairs, Storage
+from anyrecord._stores import Storage
 from anyrecord._targets import Destination, destination, is_folder_name
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import Creating, Writer, new_writer
@@ -32,7 +34,11 @@ _NUMBERED = re.compile("(.*[^/])@([0-9]+)", re.DOTALL)
 _SUFFIX = ".copied"
 """The end of the names of what a call leaves that did not come to its end."""
 
-_LEFT = re.compile(r"\.(.{1,40})\.([0-9a-f]{16})(?:-([0-9]+)-([0-9a-f]{16}))?\.copied", re.DOTALL)
+_LEFT = re.compile(r"\.(.+)\.([0-9a-f]{8})([0-9a-f]{8})?(?:-([0-9]+)-([0-9a-f]{16}))?\.copied", re.DOTALL)
+"""The name of a target, hashes of its name and of its source, and the sum of its bytes. An object has only the first
+hash in its name, so that there is one for each target."""
+_LONGEST = 180
+"""Bytes of a name that a hidden name contains. Of a longer one it contains the beginning."""
 
 Finished: TypeAlias = tuple[str | tuple[str, list[str], int], tuple[int, int] | None]
 """Where a complete copy is, and the sum of its bytes. The core makes it and takes it."""
@@ -118,6 +124,8 @@ def copy(
         in_set=len(targets) > 1,
     )
     paths = [target.path for target in targets]
+    for path in paths:
+        _core.check_url(path)
     check_targets(files, targets, creating, folder=None if paths == [to.name] else _folder(paths[0]))
     leftovers = None if to.is_url else Leftovers(paths, [file.path for file in files if file.is_local])
     job = _Job(reading, creating, progress, sum(map(size_of, files)), _identities(files, reading))
@@ -129,7 +137,10 @@ def copy(
 
 
 def _folder(path: str) -> str:
-    return path[: path.rindex("/") + 1] if is_url(path) else os.path.dirname(path) or os.curdir
+    if not is_url(path):
+        return os.path.dirname(path) or os.curdir
+    path = shown(path) if is_web(path) else path  # without a query, which can have slashes
+    return path[: path.rindex("/") + 1]
 
 
 def _targets(files: list[FileRange], to: Destination) -> list[Target]:
@@ -139,7 +150,7 @@ def _targets(files: list[FileRange], to: Destination) -> list[Target]:
         folder = to.name if is_folder_name(to.name) else f"{to.name}/"
         named: dict[str, FileRange] = {}
         for file in files:
-            path = folder + file_name(file.path)
+            path = folder + _unquoted_name(file.path)
             if named.setdefault(path, file) is not file:
                 both = f"{shown(named[path].path)!r} and {shown(file.path)!r}"
                 raise ValueError(f"{both} would both become {shown(path)!r}; copy one of them to another folder")
@@ -155,6 +166,17 @@ def _targets(files: list[FileRange], to: Destination) -> list[Target]:
             f"name@{len(files)}"
         )
     return [Target(to.name, files)]
+
+
+def _unquoted_name(path: str) -> str:
+    """The name of a file. In the URL of a web server it is quoted."""
+    name = file_name(path)
+    if not is_web(path):
+        return name
+    from urllib.parse import unquote  # imported here because few programs need it
+
+    unquoted = unquote(name)
+    return name if {"/", "\0"} & set(unquoted) or unquoted in ("", ".", "..") else unquoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,22 +210,21 @@ def _copy(targets: list[Target], job: _Job) -> int:
     before, continued, report = 0, 0, Progress(job.progress, job.total)
     try:
         for target in targets:
-            keep = _kept(target, job)
-            writer = _adopted(target, keep, job, written[-1] if written else None) if keep else None
+            keep = _Kept(target, job)
+            last = written[-1] if written else None
+            writer = _adopted(target, keep, job, last)
             continued += writer is not None
-            if writer is None:
-                writer = _written(target, job, before, written[-1] if written else None)
-            written.append(writer)
-            if keep is not None:
-                keep.remember(writer)
-            kept += [keep] if keep else []
+            written.append(writer or _written(target, job, before, last))
+            kept.append(keep)
+            keep.remember(written[-1])
             before += size_of(target.files[0])
             report(before)
     except BaseException as error:
-        for writer in written:
-            writer._leave()
-        if kept:
-            add_note(error, f"{len(kept)} of {len(targets)} files were copied; the same call continues after them")
+        for writer, keep in zip_longest(written, kept):
+            writer._leave() if keep is not None and keep.is_there else writer._discard()
+        if any(keep.is_there for keep in kept):
+            there = sum(keep.is_there for keep in kept)
+            add_note(error, f"{there} of {len(targets)} files were copied; the same call continues after them")
         raise
     try:
         publish(written, job.creating.overwrite)
@@ -220,7 +241,10 @@ def _copy(targets: list[Target], job: _Job) -> int:
     if job.creating.tally and not _is_compared_by_store(job.creating, targets):
         check_published(written, job.reading, 0)
     for keep in kept:
-        keep.forget()
+        try:
+            keep.forget()
+        except OSError as error:
+            warnings.warn(f"all files are copied, but a hidden object is left: {error}", RuntimeWarning, stacklevel=3)
     return continued
 
 
@@ -251,49 +275,97 @@ def _written(target: Target, job: _Job, before: int, last: Writer | None) -> Wri
 class _Kept:
     """What is left of a complete copy that is not published, so that the next call need not make it again."""
 
-    def __init__(self, path: str, mark: str, storage: Pairs) -> None:
-        self._is_url, self._storage = is_url(path), list(storage)
-        self._folder = _folder(path)
-        self._name = file_name(path)
-        self._prefix = f".{self._name[:40]}.{mark}"
+    def __init__(self, target: Target, job: _Job) -> None:
+        source, path = target.files[0].path, target.path
+        self._is_url, self._storage = is_url(path), list(job.creating.storage)
+        self._folder, self._name = _folder(path), file_name(path)
+        identity = job.identities.get(source)
+        source = shown(source) if is_url(source) else os.path.abspath(source)
+        self._source = _hash(json.dumps([source, identity]))
+        self._prefix = f".{_label(self._name)}.{_hash(self._name)}"
         self._object = f"{self._folder}{self._prefix}{_SUFFIX}"
+        # A web server takes no parts. A source that does not tell its version cannot be continued.
+        self._is_possible = identity is not None and not is_web(path)
+        self.is_there = False
+        """Whether something is left that the next call finds."""
 
-    def _files(self) -> list[str]:
-        found = (name for name in os.listdir(self._folder) if name.startswith(self._prefix) and name.endswith(_SUFFIX))
-        return [os.path.join(self._folder, name) for name in found]
+    def _files(self) -> Iterator[tuple[str, re.Match[str]]]:
+        for name in os.listdir(self._folder):
+            if name.startswith(self._prefix) and (match := _LEFT.fullmatch(name)) is not None:
+                yield os.path.join(self._folder, name), match
 
     def find(self) -> Finished | None:
-        """What an earlier call left. None if there is nothing."""
+        """What an earlier call left of the same source. What is left of another one is removed."""
+        if not self._is_possible:
+            return None
         if self._is_url:
+            return self._find_object()
+        found: Finished | None = None
+        for path, match in list(self._files()):
+            if match[3] == self._source:
+                found, self.is_there = (path, None if match[4] is None else (int(match[4]), int(match[5], 16))), True
+            else:
+                with suppress(OSError):
+                    os.unlink(path)
+        return found
+
+    def _find_object(self) -> Finished | None:
+        try:
             content = _core.read_object(self._object, self._storage)
-            return None if content is None else _parsed(content)
-        for path in self._files():
-            if (match := _LEFT.fullmatch(os.path.basename(path))) is not None:
-                return path, None if match[3] is None else (int(match[3]), int(match[4], 16))
-        return None
+        except PermissionError:
+            return None  # one who may only write cannot continue
+        if content is None:
+            return None
+        self.is_there = True
+        found = _parsed(content)
+        if found is None or json.loads(content).get("source") != self._source:
+            self.remove()
+            return None
+        return found
 
     def remember(self, writer: Writer) -> None:
         """Keeps what a writer has written, for the case that it is not published."""
-        found = writer._finished()
+        found = writer._finished() if self._is_possible else None
         if found is None:
             return
         where, sum = found
-        if isinstance(where, tuple):
-            upload, parts, size = where
-            content = {"name": self._name, "upload": upload, "parts": parts, "size": size, "sum": sum}
-            _core.put_object(self._object, json.dumps(content).encode(), self._storage)
-            return
-        numbers = "" if sum is None else f"-{sum[0]}-{sum[1]:016x}"
-        with suppress(OSError):  # a file system without links: the next call copies the file again
-            os.link(where, os.path.join(self._folder, f"{self._prefix}{numbers}{_SUFFIX}"))
+        # If it cannot be kept, the next call copies the file again.
+        with suppress(OSError):
+            if isinstance(where, tuple):
+                upload, parts, size = where
+                content = {"name": self._name, "source": self._source, "upload": upload, "parts": parts, "size": size}
+                _core.put_object(self._object, json.dumps({**content, "sum": sum}).encode(), self._storage)
+            else:
+                numbers = "" if sum is None else f"-{sum[0]}-{sum[1]:016x}"
+                os.link(where, os.path.join(self._folder, f"{self._prefix}{self._source}{numbers}{_SUFFIX}"))
+            self.is_there = True
 
     def forget(self) -> None:
-        if self._is_url:
+        """Removes what tells the next call about it."""
+        if self._is_url and self.is_there:
             _core.delete_objects([self._object], self._storage)
-            return
-        for path in self._files():
+        elif not self._is_url:
+            for path, _ in list(self._files()):
+                with suppress(OSError):
+                    os.unlink(path)
+        self.is_there = False
+
+    def remove(self) -> None:
+        """Removes all of it: in a store, the upload too."""
+        if not self._is_url:
+            self.forget()
+        elif self.is_there:
             with suppress(OSError):
-                os.unlink(path)
+                remove_left_objects([self._object], self._storage)
+            self.is_there = False
+
+
+def _hash(text: str) -> str:
+    return _core.sha1(text.encode(errors="surrogatepass"))[:8]
+
+
+def _label(name: str) -> str:
+    return name if len(os.fsencode(name)) <= _LONGEST else name[:40]
 
 
 def _parsed(content: bytes) -> Finished | None:
@@ -323,9 +395,8 @@ def left_objects(to: Destination, *, is_folder: bool) -> list[tuple[str, int]]:
     return [(url, size) for url, size in objects if _is_left(file_name(url), None if is_folder else file_name(to.name))]
 
 
-def remove_left_objects(urls: list[str], to: Destination) -> None:
+def remove_left_objects(urls: list[str], storage: list[tuple[str, str]]) -> None:
     """Lets the store forget what unfinished copies sent, and removes what they left."""
-    storage = list(to.storage)
     for url in urls:
         content = _core.read_object(url, storage) or b""
         if (found := _parsed(content)) is not None:
@@ -336,15 +407,9 @@ def remove_left_objects(urls: list[str], to: Destination) -> None:
 
 def _is_left(name: str, target: str | None) -> bool:
     match = _LEFT.fullmatch(name)
-    return match is not None and (target is None or match[1] == target[:40] or set_name(match[1]) == target)
-
-
-def _kept(target: Target, job: _Job) -> _Kept | None:
-    identity = job.identities.get(target.files[0].path)
-    if identity is None:
-        return None
-    text = json.dumps([target.files[0].path, identity, target.path])
-    return _Kept(target.path, _core.sha1(text.encode())[:16], job.creating.storage)
+    if match is None or target is None:
+        return match is not None
+    return (match[1], match[2]) == (_label(target), _hash(target)) or set_name(match[1]) == target
 
 
 def _adopted(target: Target, keep: _Kept, job: _Job, last: Writer | None) -> Writer | None:
@@ -352,13 +417,16 @@ def _adopted(target: Target, keep: _Kept, job: _Job, last: Writer | None) -> Wri
     found = keep.find()
     if found is None:
         return None
+    if job.creating.tally and found[1] is None:
+        keep.remove()  # nobody has compared it, and nothing is known to compare it with
+        return None
     writer = new_writer(target.path, replace(job.creating, together_with=last), {})
     try:
         writer._adopt(*found)
         writer._check(job.reading, 0)
     except Exception:
         writer._discard()
-        keep.forget()
+        keep.remove()
         return None
     except BaseException:
         writer._discard()

@@ -57,7 +57,7 @@ def _make(declared: type[T]) -> type[T]:
     def __hash__(self: object) -> int:
         return hash(tuple(getattr(self, name) for name in compared))
 
-    for function in (__repr__, __eq__, __hash__, __setattr__, __delattr__, __reduce__):
+    for function in (__repr__, __eq__, __hash__, __setattr__, __delattr__, __reduce__, __replace__):
         namespace.setdefault(function.__name__, function)
     namespace |= {"__slots__": names, "__match_args__": names, "_fields_with_defaults": fields}
     namespace |= {name: _Asked() for name in _OF_DATACLASSES}
@@ -75,9 +75,12 @@ class _Init:
     def __init__(self, names: tuple[str, ...], fields: dict[str, _Field]) -> None:
         self._names, self._fields = names, fields
 
-    def __get__(self, value: object, made: type) -> Any:
-        made.__init__ = self._compiled(made)  # type: ignore[misc]
-        return made.__init__ if value is None else made.__init__.__get__(value)  # type: ignore[misc]
+    def __set_name__(self, made: type, name: str) -> None:
+        self._made = made
+
+    def __get__(self, value: object, kind: type) -> Any:
+        init = self._made.__init__ = self._compiled(self._made)  # type: ignore[misc]
+        return init if value is None else init.__get__(value)
 
     def _compiled(self, made: type) -> Callable[..., None]:
         names, fields = self._names, self._fields
@@ -97,20 +100,28 @@ class _Init:
         return init
 
 
-def _names(made: type) -> tuple[str, ...]:
-    return vars(made)["__slots__"]  # type: ignore[no-any-return]
+def _names(kind: type) -> tuple[str, ...]:
+    return kind.__match_args__  # type: ignore[attr-defined,no-any-return]
 
 
 def __setattr__(self: object, name: str, value: object) -> None:
-    raise AttributeError(f"cannot change {name!r} of a {type(self).__name__}", name=name, obj=self)
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot change {name!r} of a {type(self).__name__}")
 
 
 def __delattr__(self: object, name: str) -> None:
-    raise AttributeError(f"cannot delete {name!r} of a {type(self).__name__}", name=name, obj=self)
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot delete {name!r} of a {type(self).__name__}")
 
 
 def __reduce__(self: object) -> tuple[type, tuple[object, ...]]:
     return type(self), tuple(getattr(self, name) for name in _names(type(self)))
+
+
+def __replace__(self: T, /, **changes: object) -> T:
+    return _replace(self, **changes)
 
 
 _OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
@@ -120,11 +131,12 @@ class _Asked:
     """What `dataclasses` looks for in its classes. It is made when it is asked for: then `dataclasses` is imported."""
 
     def __set_name__(self, made: type, name: str) -> None:
-        self._name = name
+        self._made, self._name = made, name
 
-    def __get__(self, value: object, made: type) -> object:
+    def __get__(self, value: object, kind: type) -> object:
         import dataclasses
 
+        made = self._made
         with_defaults: dict[str, _Field] = vars(made)["_fields_with_defaults"]
         fields = [
             (name, made.__annotations__[name], dataclasses.field(**vars(with_defaults[name])))

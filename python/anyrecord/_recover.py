@@ -139,7 +139,7 @@ def _object_copies(to: Destination, is_folder: bool, keep: Literal["old", "new"]
     """What unfinished copies left. It is removed with `keep="old"`: only then the user says that they do not run."""
     left = left_objects(to, is_folder=is_folder)
     if keep == "old":
-        remove_left_objects([url for url, _ in left], to)
+        remove_left_objects([url for url, _ in left], list(to.storage))
     state: Literal["removed", "unknown"] = "removed" if keep == "old" else "unknown"
     why = None if keep == "old" else "a copy that runs, or that the same call continues; keep='old' removes it"
     return tuple(Temporary(path=shown(url), bytes=size, state=state, why=why) for url, size in left)
