@@ -47,7 +47,11 @@ impl Cache {
 
     /// Releases the blocks that the folder no longer has. False if buffers need some of them.
     fn release(&self) -> bool {
-        self.residents().iter().fold(true, |all, resident| resident.remove_deleted(self) && all)
+        let mut all = true;
+        for resident in self.residents() {
+            all &= resident.remove_deleted(self);
+        }
+        all
     }
 
     /// Releases the blocks that others deleted since the last time.
