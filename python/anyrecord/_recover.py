@@ -104,7 +104,8 @@ def recover(
     if paths is None:
         _refuse_other_names(name, is_folder)
     found = _temporaries(name, is_folder, remove=remove and saved is None)
-    copies = _copies(name, is_folder, remove=remove and saved is None)
+    alive = [file.temporary.path for file in found if file.temporary.state == "alive"]
+    copies = _copies(name, is_folder, alive, remove=remove and saved is None)
     return Recovered(
         interrupted=paths is not None,
         kept=None if paths is None else keep,
@@ -145,16 +146,27 @@ def _object_copies(to: Destination, is_folder: bool, keep: Literal["old", "new"]
     return tuple(Temporary(path=shown(url), bytes=size, state=state, why=why) for url, size in left)
 
 
-def _copies(path: str, is_folder: bool, *, remove: bool) -> list[Temporary]:
-    """What unfinished copies left. A copy that runs does not need it, but could not be continued without it."""
+def _copies(path: str, is_folder: bool, alive: list[str], *, remove: bool) -> list[Temporary]:
+    """What unfinished copies left. A copy that runs keeps its own, which are other names of its files `alive`."""
+    known = set()
+    for file in alive:
+        with suppress(OSError):
+            known.add(_identity(os.stat(file)))
     found = []
     for left in left_files(path, is_folder=is_folder):
         with suppress(FileNotFoundError):
-            size = os.path.getsize(left)
+            about = os.stat(left)
+            if _identity(about) in known:
+                found.append(Temporary(path=left, bytes=about.st_size, state="alive"))
+                continue
             if remove:
                 os.unlink(left)
-            found.append(Temporary(path=left, bytes=size, state="removed" if remove else "stale"))
+            found.append(Temporary(path=left, bytes=about.st_size, state="removed" if remove else "stale"))
     return found
+
+
+def _identity(about: os.stat_result) -> tuple[int, int]:
+    return about.st_dev, about.st_ino
 
 
 def _refuse_other_names(path: str, is_folder: bool) -> None:

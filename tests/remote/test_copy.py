@@ -221,6 +221,43 @@ def test_recover_removes_what_a_copy_left(source: str, tmp_path: Path) -> None:
         assert server.names() == []
 
 
+RECOVERS = """if True:
+    import sys, anyrecord
+    print(*(found.state for found in anyrecord.recover(sys.argv[1]).temporaries))
+"""
+CREATES = """if True:
+    import sys, anyrecord
+    anyrecord.create(sys.argv[1]).close()
+"""
+
+
+@pytest.mark.parametrize("first", ["kept", "lost", "none"])
+def test_other_processes_remove_nothing_of_a_copy_that_runs(source: str, tmp_path: Path, first: str) -> None:
+    # Also of one that continues: with a file that becomes the first of its temporary files, or a later one.
+    target = tmp_path / "target"
+    if first != "none":
+        with pytest.raises(Stop):
+            anyrecord.copy(source, f"{target}/", progress=stop_after(3_000_001))
+    if first == "lost":
+        (target / next(name for name in left_in(target) if name.startswith(".set-00000"))).unlink()
+    states: list[str] = []
+
+    def progress(done: int, total: int) -> None:
+        if done > 3_000_001 and not states:
+            before = left_in(target)
+            run = [sys.executable, "-c", RECOVERS, f"{target}/"]
+            states.extend(subprocess.run(run, check=True, capture_output=True, text=True).stdout.split())
+            subprocess.run([sys.executable, "-c", CREATES, target / "set-00000-of-00004.ffr"], check=True)
+            assert left_in(target) == before
+
+    done = anyrecord.copy(source, f"{target}/", progress=progress, overwrite=True)
+    assert done.continued == {"kept": 3, "lost": 2, "none": 0}[first]
+    assert set(states) == {"alive"}
+    assert len(states) >= COUNT
+    assert [Path(path).read_bytes() for path in done.paths] == CONTENTS
+    assert left_in(target) == []
+
+
 def test_a_store_that_stored_other_bytes_is_found_out() -> None:
     with Played(protocol="gcs") as server:
         server.play(faults.damaged(), method="PUT", times=1)

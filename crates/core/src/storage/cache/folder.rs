@@ -56,6 +56,14 @@ impl Folder {
         &self.path
     }
 
+    /// Whether it is still the folder of that path. Users may delete it, and others may make a new one.
+    pub fn is_at_its_path(&self) -> bool {
+        let (ours, there) = (rustix::fs::fstat(&self.descriptor), rustix::fs::stat(&self.path));
+        ours.ok()
+            .zip(there.ok())
+            .is_some_and(|(ours, there)| (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino))
+    }
+
     /// Bytes that are free on its file system, and all bytes of the file system.
     pub fn room(&self) -> io::Result<(u64, u64)> {
         let found = rustix::fs::fstatvfs(&self.descriptor)?;
@@ -77,9 +85,9 @@ impl Folder {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.descriptor, name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(descriptor) => File::from(descriptor),
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => {
-                return Ok(None);
-            }
+            // A file that should be made is missing only if the folder was deleted.
+            Err(rustix::io::Errno::NOENT) if !flags.contains(OFlags::CREATE) => return Ok(None),
+            Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         Ok(file.metadata()?.is_file().then_some(file))

@@ -8,6 +8,7 @@ use super::space;
 use super::warn;
 use crate::error::{Error, Result};
 use crate::process::PerProcess;
+use arc_swap::{ArcSwap, Guard};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -26,7 +27,8 @@ const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// A cache in a folder.
 pub struct Cache {
-    folder: Folder,
+    /// Replaced if it was deleted.
+    folder: ArcSwap<Folder>,
     limit: u64,
     /// What [`paused_until`](Self::paused_until) counts from.
     begun: Instant,
@@ -63,6 +65,7 @@ impl Cache {
         let path = folder::absolute(path.as_os_str()).map_err(refused)?;
         let known = (path, limit);
         if let Some(cache) = CACHES.with(|caches| caches.get(&known).and_then(Weak::upgrade)) {
+            cache.storing.with(|()| cache.renew()).map_err(refused)?;
             return Ok(cache);
         }
         let least = block::disk_bytes(block::BLOCK);
@@ -82,7 +85,7 @@ impl Cache {
             }
         };
         let cache = Arc::new(Cache {
-            folder,
+            folder: ArcSwap::from_pointee(folder),
             limit,
             begun: Instant::now(),
             paused_until: AtomicU64::new(0),
@@ -101,8 +104,21 @@ impl Cache {
         Ok(cache)
     }
 
-    pub(super) fn folder(&self) -> &Folder {
-        &self.folder
+    pub(super) fn folder(&self) -> Guard<Arc<Folder>> {
+        self.folder.load()
+    }
+
+    /// Makes the folder again if it was deleted, and uses what is at its path. Returns whether that was necessary. Call
+    /// this with [`storing`](Self::storing) held.
+    fn renew(&self) -> io::Result<bool> {
+        let folder = self.folder();
+        if folder.is_at_its_path() {
+            return Ok(false);
+        }
+        self.folder.store(Arc::new(Folder::open(folder.path())?));
+        // What failed before failed in the other folder.
+        self.paused_until.store(0, Relaxed);
+        Ok(true)
     }
 
     /// Counts a block that was not sound.
@@ -132,7 +148,8 @@ impl Cache {
             Err(error) => {
                 self.pause(PAUSE);
                 if !self.has_warned.swap(true, SeqCst) {
-                    let folder = self.folder.path().display();
+                    let folder = self.folder();
+                    let folder = folder.path().display();
                     warn(&format!(
                         "the cache {folder} cannot be written: {error}; reading goes on without storing"
                     ));
@@ -143,20 +160,36 @@ impl Cache {
     }
 
     fn try_store(&self, key: &ObjectKey, number: u64, bytes: &[u8]) -> io::Result<Option<File>> {
+        if !self.is_writable() {
+            return Ok(None);
+        }
+        match self.store_in(&self.folder(), key, number, bytes) {
+            Err(_) if self.renew()? => self.store_in(&self.folder(), key, number, bytes),
+            stored => stored,
+        }
+    }
+
+    fn store_in(
+        &self,
+        folder: &Folder,
+        key: &ObjectKey,
+        number: u64,
+        bytes: &[u8],
+    ) -> io::Result<Option<File>> {
         let name = block::name(key, number);
         // Another process may have been faster.
-        if !self.is_writable() || self.folder.has(&name) {
+        if folder.has(&name) {
             return Ok(None);
         }
         let size = block::disk_bytes(bytes.len() as u64);
-        let Some(usage) = space::reserve(&self.folder, self.limit, size, SystemTime::now())? else {
+        let Some(usage) = space::reserve(folder, self.limit, size, SystemTime::now())? else {
             self.pause(SHORT_PAUSE);
             return Ok(None);
         };
         self.release_deleted(usage.deletions);
-        let created = self.folder.create(&name, &[bytes, &block::trailer(key, number, bytes)]);
+        let created = folder.create(&name, &[bytes, &block::trailer(key, number, bytes)]);
         if !matches!(created, Ok(Some(_))) {
-            let _ = space::give_back(&self.folder, size);
+            let _ = space::give_back(folder, size);
         }
         created
     }

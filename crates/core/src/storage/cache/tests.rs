@@ -278,6 +278,78 @@ fn a_folder_that_cannot_be_written_is_read_from() {
     assert_eq!(fixture.count("bytes"), bytes + 100, "what cannot be stored is not fetched in whole blocks");
 }
 
+/// Ways in which the folder disappears.
+fn lose(folder: &Path, how: u8) {
+    match how {
+        0 => std::fs::remove_dir_all(folder).unwrap(),
+        1 => {
+            // With the folder that it is in.
+            std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+        }
+        2 => {
+            std::fs::remove_dir_all(folder).unwrap();
+            std::fs::create_dir(folder).unwrap();
+        }
+        _ => std::fs::rename(folder, folder.with_extension("moved")).unwrap(),
+    }
+}
+
+#[test]
+fn a_folder_that_is_deleted_is_made_again_by_the_next_block_or_the_next_open() {
+    for (how, opened) in (0..4).flat_map(|how| [(how, false), (how, true)]) {
+        let fixture = Fixture::new();
+        let cache = fixture.cache(100);
+        let file = fixture.open(&cache);
+        fixture.check(&file, &[(0, 2 * BLOCK as usize)]);
+        lose(&fixture.folder(), how);
+        if opened {
+            assert!(Arc::ptr_eq(&cache, &fixture.cache(100)));
+            assert!(fixture.folder().is_dir(), "{how}");
+        }
+        fixture.check_all(&file);
+        // A folder that was moved is used until the next open.
+        if how < 3 || opened {
+            assert!(fixture.blocks().len() >= 4, "{how} {opened}");
+        }
+        fixture.check_all(&fixture.open(&cache));
+        let misses = fixture.count("cache_misses");
+        fixture.check_all(&fixture.open(&cache));
+        assert_eq!(fixture.count("cache_misses"), misses, "{how} {opened}: it is used again");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_mapped_of_a_deleted_folder_is_released_and_stored_again() {
+    let fixture = Fixture::new();
+    let cache = fixture.cache(100);
+    let file = fixture.open(&cache);
+    fixture.check_all(&file);
+    assert!(file.mapped().unwrap().is_whole());
+    std::fs::remove_dir_all(fixture.folder()).unwrap();
+    cache.look();
+    assert!(!file.mapped().unwrap().holds(0..1), "its room on the disk is free");
+    fixture.check_all(&file);
+    assert_eq!(fixture.blocks().len(), 6);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_again_stops_nobody_and_an_open_tries_at_once() {
+    let fixture = Fixture::new();
+    let cache = fixture.cache(100);
+    let file = fixture.open(&cache);
+    fixture.check(&file, &[(0, BLOCK as usize)]);
+    std::fs::remove_dir_all(fixture.folder()).unwrap();
+    std::fs::write(fixture.folder(), b"in its place").unwrap();
+    fixture.check_all(&file);
+    assert!(!cache.is_writable());
+    std::fs::remove_file(fixture.folder()).unwrap();
+    fixture.cache(100);
+    assert!(cache.is_writable());
+    fixture.check_all(&fixture.open(&cache));
+    assert_eq!(fixture.blocks().len(), 6);
+}
+
 #[test]
 fn a_limit_without_room_for_a_block_is_refused() {
     let fixture = Fixture::new();

@@ -40,12 +40,28 @@ impl Cache {
         if self.deletions.load(Relaxed) == deletions {
             return;
         }
+        if self.release() {
+            self.deletions.store(deletions, Relaxed);
+        }
+    }
+
+    /// Releases the blocks that the folder no longer has. False if buffers need some of them.
+    fn release(&self) -> bool {
         let mut all = true;
         for resident in self.residents() {
             all &= resident.remove_deleted(self);
         }
-        if all {
-            self.deletions.store(deletions, Relaxed);
+        all
+    }
+
+    /// Releases the blocks that others deleted since the last time.
+    pub(super) fn look(&self) {
+        let folder = self.folder();
+        match space::usage(&folder) {
+            Some(usage) => self.release_deleted(usage.deletions),
+            // Somebody deleted the folder. The next block that is stored makes it again.
+            None if !folder.is_at_its_path() => drop(self.release()),
+            None => {}
         }
     }
 }
@@ -54,9 +70,7 @@ fn keep(cache: &Weak<Cache>) {
     for second in 1u64.. {
         std::thread::park_timeout(SECOND);
         let Some(cache) = cache.upgrade() else { return };
-        if let Some(usage) = space::usage(cache.folder()) {
-            cache.release_deleted(usage.deletions);
-        }
+        cache.look();
         if second.is_multiple_of(USED_SECONDS) {
             cache.residents().iter().for_each(|resident| resident.forget_use());
         }
