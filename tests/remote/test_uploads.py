@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import re
 import subprocess
 import sys
 import warnings
@@ -13,11 +14,13 @@ from typing import Any
 
 import anyrecord
 import pytest
+from anyrecord import _core
 
 from .files import bytes_of
 from .interrupting import interrupted
 from .servers import Played, faults
-from .servers.faults import Fault
+from .servers.faults import Exchange, Fault
+from .servers.messages import Response
 from .test_interrupts import PATIENT
 
 PROTOCOLS: list[Any] = ["s3", "gcs", "azure"]
@@ -121,6 +124,44 @@ def test_a_tag_that_is_no_checksum_is_not_compared() -> None:
             server.play(faults.headers(**headers), operation="put")
             write(server, FEW)
             assert is_there(server, FEW)
+
+
+def missing_in_batch() -> Fault:
+    """What some servers of S3's protocol answer for each object of a batch that does not exist."""
+
+    def change(exchange: Exchange) -> Response:
+        names = re.findall("<Key>(.*?)</Key>", exchange.request.body.decode())
+        errors = [
+            f"<Error><Key>{name}</Key><Code>NoSuchKey</Code><Message>It does not exist</Message></Error>"
+            for name in names
+        ]
+        body = f"<DeleteResult>{''.join(errors)}</DeleteResult>"
+        return Response(200, {"content-type": "application/xml"}, body.encode())
+
+    return Fault("missing in a batch", change)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fault"), [("s3", None), ("s3", missing_in_batch()), ("gcs", None), ("azure", None)]
+)
+def test_to_delete_what_does_not_exist_is_one_request_and_no_error(protocol: Any, fault: Fault | None) -> None:
+    with Played(protocol=protocol) as server:
+        if fault is not None:
+            server.play(fault, operation="delete")
+        _core.delete_objects([server.url("none")], [(name, str(value)) for name, value in server.storage.items()])
+        assert len(server.log) == 1
+
+
+@pytest.mark.parametrize("fault", [faults.internal_error(), faults.slow_down()], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_set_whose_journal_is_deleted_but_the_answer_is_lost_is_complete(protocol: Any, fault: Fault) -> None:
+    with Played(protocol=protocol) as server:
+        server.play(faults.carried_out(fault), operation="delete", times=1)
+        storage = {**server.storage, **QUICK, "max_retries": 1}
+        with anyrecord.create(server.url("a.ffr"), shards=2, storage=storage) as out:
+            out.write_many(FEW)
+        assert sorted(anyrecord.open(server.url("a.ffr@2"), storage=storage)) == sorted(FEW)
+        assert server.names() == ["a-00000-of-00002.ffr", "a-00001-of-00002.ffr"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -416,9 +416,10 @@ impl Writer {
 
 impl Writer {
     /// Takes a complete file that another process left, instead of what was written. For a writer of one file.
-    pub fn adopt(mut self, finished: Finished, sum: Option<Sum>) -> Result<SealedSet> {
+    /// `is_compared`: for an object, whether its store has told the right checksums of its parts.
+    pub fn adopt(mut self, finished: Finished, sum: Option<Sum>, is_compared: bool) -> Result<SealedSet> {
         let one = self.open.pop().ok_or_else(|| Error::closed("this writer has no file"))?;
-        let files = vec![(one.adopt(finished)?, sum)];
+        let files = vec![(one.adopt(finished, is_compared)?, sum)];
         Ok(SealedSet { files, objects: self.objects.take(), overwrite: self.options.overwrite })
     }
 }

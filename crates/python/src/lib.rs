@@ -33,6 +33,7 @@ mod deliver;
 mod errors;
 mod file_like;
 mod files;
+mod finished;
 mod gil;
 mod indices;
 mod interrupts;

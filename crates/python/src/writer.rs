@@ -3,6 +3,7 @@
 use crate::attributes::from_attributes;
 use crate::errors::{Failure, external};
 use crate::file_like::FileLikeOutput;
+use crate::finished::{FinishedFile, FinishedWithSum};
 use crate::gil;
 use crate::opening::{Opening, with_cx};
 use crate::owned::{Held, Owned};
@@ -10,10 +11,9 @@ use anyrecord::error::Error;
 use anyrecord::format::detect;
 use anyrecord::format::options::{Value, WriteOptions};
 use anyrecord::storage::remote::options::StorageOptions;
-use anyrecord::storage::remote::upload::{Pieces, Uploading};
+use anyrecord::storage::remote::upload::{Comparison, Uploading};
 use anyrecord::storage::remote::url::{RemoteUrl, scheme};
 use anyrecord::storage::temporary::Owner;
-use anyrecord::writer::file::Finished;
 use anyrecord::writer::pool::Listen;
 use anyrecord::writer::tally::Sum;
 use anyrecord::writer::{CreateOptions, ObjectTarget, SealedSet, Sharding};
@@ -51,6 +51,8 @@ pub struct Writer {
     uploads: Option<Uploading>,
     /// The counts and hashes of the files, once they are complete.
     sums: OnceLock<Vec<Option<Sum>>>,
+    /// What the store told of each object, once they are complete.
+    comparisons: OnceLock<Vec<Option<Comparison>>>,
     /// Whether it is being discarded. A thread that waits in it stops then.
     is_discarded: Arc<AtomicBool>,
 }
@@ -126,35 +128,6 @@ fn options(creating: &Creating, keywords: &Bound<'_, PyDict>, listen: Listen) ->
         listen,
         format_options,
     })
-}
-
-/// A complete file that another process can take: a path, or `(upload, parts, size)` in a store.
-#[derive(FromPyObject, IntoPyObject)]
-pub enum FinishedFile {
-    Pieces(String, Vec<String>, u64),
-    #[pyo3(transparent)]
-    Path(PathBuf),
-}
-
-/// The same, and the number and the hash of its records.
-type FinishedWithSum = (FinishedFile, Option<(u64, u64)>);
-
-impl From<FinishedFile> for Finished {
-    fn from(finished: FinishedFile) -> Self {
-        match finished {
-            FinishedFile::Pieces(id, parts, size) => Finished::Pieces(Pieces { id, parts, size }),
-            FinishedFile::Path(path) => Finished::File(path),
-        }
-    }
-}
-
-impl From<Finished> for FinishedFile {
-    fn from(finished: Finished) -> Self {
-        match finished {
-            Finished::Pieces(Pieces { id, parts, size }) => FinishedFile::Pieces(id, parts, size),
-            Finished::File(path) => FinishedFile::Path(path),
-        }
-    }
 }
 
 /// What a writer calls while it waits.
@@ -348,6 +321,7 @@ impl Writer {
             owner,
             uploads,
             sums: OnceLock::new(),
+            comparisons: OnceLock::new(),
             is_discarded,
         })
     }
@@ -386,7 +360,7 @@ impl Writer {
                 let sealed = sealed.map_err(Failure)?;
                 let count = sealed.len();
                 // Fails only if it was sealed before, which it was not.
-                let _ = self.sums.set(sealed.sums());
+                let _ = (self.sums.set(sealed.sums()), self.comparisons.set(sealed.comparisons()));
                 *state = WriterState::Sealed(sealed);
                 Ok(count)
             }
@@ -421,14 +395,30 @@ impl Writer {
         Ok(found.map(|(finished, sum)| (finished.into(), sum.map(|sum| (sum.records, sum.hash)))))
     }
 
-    /// Takes a complete file that another process left: what `_finished` returned there.
-    fn _adopt(&self, py: Python<'_>, finished: FinishedFile, sum: Option<(u64, u64)>) -> PyResult<()> {
+    /// Whether the store has told the right checksum of every byte of all objects. Never before the bytes are sent: an
+    /// object that is one request is sent when it is published.
+    fn _is_compared(&self) -> bool {
+        self.comparisons.get().is_some_and(|all| {
+            !all.is_empty() && all.iter().all(|one| one.as_ref().is_some_and(Comparison::is_done))
+        })
+    }
+
+    /// Takes a complete file that another process left: what `_finished` and `_is_compared` returned there.
+    #[pyo3(signature = (finished, sum, is_compared = false))]
+    fn _adopt(
+        &self,
+        py: Python<'_>,
+        finished: FinishedFile,
+        sum: Option<(u64, u64)>,
+        is_compared: bool,
+    ) -> PyResult<()> {
         let sum = sum.map(|(records, hash)| Sum { records, hash });
         let mut state = self.lock(py)?;
         match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
             WriterState::Open(writer) => {
-                let sealed = gil::detach(py, || writer.adopt(finished.into(), sum)).map_err(Failure)?;
-                let _ = self.sums.set(sealed.sums());
+                let sealed =
+                    gil::detach(py, || writer.adopt(finished.into(), sum, is_compared)).map_err(Failure)?;
+                let _ = (self.sums.set(sealed.sums()), self.comparisons.set(sealed.comparisons()));
                 *state = WriterState::Sealed(sealed);
                 Ok(())
             }

@@ -201,14 +201,17 @@ impl FileWriter {
         parts.encoder.place_chunk(chunk, parts.sink.output())
     }
 
-    /// Takes a complete file instead of what was written.
-    pub fn adopt(mut self, finished: Finished) -> Result<Complete> {
+    /// Takes a complete file instead of what was written. `is_compared`: for an object, whether its store has told the right
+    /// checksums of its parts.
+    pub fn adopt(mut self, finished: Finished, is_compared: bool) -> Result<Complete> {
         // SAFETY: `self` is forgotten right after, so the parts are not taken or dropped a second time.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
         std::mem::forget(self);
         match (parts.sink, finished) {
             (Sink::Staged(staged), Finished::File(path)) => staged.adopt(&path).map(Complete::File),
-            (Sink::Upload(upload), Finished::Pieces(pieces)) => upload.adopt(pieces).map(Complete::Object),
+            (Sink::Upload(upload), Finished::Pieces(pieces)) => {
+                upload.adopt(pieces, is_compared).map(Complete::Object)
+            }
             _ => Err(Error::argument("the file is complete in another kind of place")),
         }
     }

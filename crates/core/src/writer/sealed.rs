@@ -9,6 +9,7 @@ use crate::format::{Format, ReadOptions};
 use crate::parallel;
 use crate::storage::location::Location;
 use crate::storage::publish::Sealed;
+use crate::storage::remote::upload::Comparison;
 use crate::storage::remote::upload::set::Member;
 use crate::storage::remote::url::RemoteUrl;
 
@@ -54,6 +55,15 @@ impl SealedSet {
     /// The counts and hashes of the files, if the records were counted. See [`CreateOptions::tally`].
     pub fn sums(&self) -> Vec<Option<Sum>> {
         self.files.iter().map(|(_, sum)| *sum).collect()
+    }
+
+    /// For each object that is sent while it is written: whether its store tells the right checksums. None for other files.
+    pub fn comparisons(&self) -> Vec<Option<Comparison>> {
+        let of = |complete: &Complete| match complete {
+            Complete::Object(upload) => Some(upload.comparison()),
+            Complete::File(_) | Complete::Spooled(_) => None,
+        };
+        self.files.iter().map(|(complete, _)| of(complete)).collect()
     }
 
     /// Reads the files and compares their records with those that were written. Files written without

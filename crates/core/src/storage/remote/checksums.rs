@@ -6,15 +6,15 @@ use bytes::Bytes;
 use md5::{Digest, Md5};
 use reqwest::header::{HeaderMap, HeaderName};
 
-/// Compares the checksum in an answer with the bytes that were sent. `Err` says which one differs. A store that sends no
-/// checksum that we know is believed.
-pub fn compare(kind: Kind, headers: &HeaderMap, sent: &[Bytes]) -> Result<(), &'static str> {
+/// Compares the checksum in an answer with the bytes that were sent. `Err` says which one differs. `Ok(false)`: the answer
+/// has no checksum that we know.
+pub fn compare(kind: Kind, headers: &HeaderMap, sent: &[Bytes]) -> Result<bool, &'static str> {
     let text = |name: &'static str| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_same = |found: &str, expected: String| found == expected;
+    let same = |is_same: bool, name: &'static str| if is_same { Ok(true) } else { Err(name) };
     match kind {
         Kind::S3 => match md5_of_tag(headers) {
-            Some(tag) if tag != hex(&md5(sent)) => Err("ETag"),
-            _ => Ok(()),
+            Some(tag) => same(tag == hex(&md5(sent)), "ETag"),
+            None => Ok(false),
         },
         Kind::Gcs => {
             // One header for each hash, or one header for all of them.
@@ -23,19 +23,17 @@ pub fn compare(kind: Kind, headers: &HeaderMap, sent: &[Bytes]) -> Result<(), &'
             let hashes: Vec<_> = values.iter().flat_map(|value| value.split(',')).map(str::trim).collect();
             let of = |name: &str| hashes.iter().find_map(|hash| hash.strip_prefix(name)?.strip_prefix('='));
             match (of("crc32c"), of("md5")) {
-                (Some(found), _) if !is_same(found, base64(&crc32c_of(sent).to_be_bytes())) => Err("crc32c"),
-                (None, Some(found)) if !is_same(found, base64(&md5(sent))) => Err("md5"),
-                _ => Ok(()),
+                (Some(found), _) => same(found == base64(&crc32c_of(sent).to_be_bytes()), "crc32c"),
+                (None, Some(found)) => same(found == base64(&md5(sent)), "md5"),
+                (None, None) => Ok(false),
             }
         }
         Kind::Azure => match (text("x-ms-content-crc64"), text("content-md5")) {
-            (Some(found), _) if !is_same(found, base64(&crc64_of(sent).to_le_bytes())) => {
-                Err("x-ms-content-crc64")
-            }
-            (None, Some(found)) if !is_same(found, base64(&md5(sent))) => Err("Content-MD5"),
-            _ => Ok(()),
+            (Some(found), _) => same(found == base64(&crc64_of(sent).to_le_bytes()), "x-ms-content-crc64"),
+            (None, Some(found)) => same(found == base64(&md5(sent)), "Content-MD5"),
+            (None, None) => Ok(false),
         },
-        Kind::Http | Kind::Memory => Ok(()),
+        Kind::Http | Kind::Memory => Ok(false),
     }
 }
 
@@ -110,7 +108,7 @@ mod tests {
         kind: Kind,
         headers: &[(&'static str, &str)],
         sent: &'static [u8],
-    ) -> Result<(), &'static str> {
+    ) -> Result<bool, &'static str> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_str(value).unwrap());
@@ -137,7 +135,7 @@ mod tests {
             (Kind::Azure, vec![("x-ms-content-crc64", "YeJLfssylmU=")]),
             (Kind::Azure, vec![("content-md5", "sQqNsWTgdUEFt6mb5y4/5Q==")]),
         ] {
-            assert_eq!(compared(kind, &headers, HELLO), Ok(()), "{headers:?}");
+            assert_eq!(compared(kind, &headers, HELLO), Ok(true), "{headers:?}");
             assert!(compared(kind, &headers, b"Hello Wor1d").is_err(), "{headers:?}");
         }
     }
@@ -161,7 +159,23 @@ mod tests {
             ],
             vec![],
         ] {
-            assert_eq!(compared(Kind::S3, &headers, b"x"), Ok(()), "{headers:?}");
+            assert_eq!(compared(Kind::S3, &headers, b"x"), Ok(false), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_checksum_that_is_known_compares_nothing() {
+        const MD5: &str = "\"9dd4e461268c8034f5c8564e155c67a6\"";
+        for (kind, headers) in [
+            (Kind::Gcs, vec![]),
+            (Kind::Gcs, vec![("etag", MD5)]),
+            (Kind::Gcs, vec![("x-goog-hash", "sha1=Aaaa")]),
+            (Kind::Azure, vec![]),
+            (Kind::Azure, vec![("etag", MD5)]),
+            (Kind::Http, vec![("etag", MD5), ("content-md5", "wrong")]),
+            (Kind::Memory, vec![("etag", MD5)]),
+        ] {
+            assert_eq!(compared(kind, &headers, b"x"), Ok(false), "{kind:?} {headers:?}");
         }
     }
 

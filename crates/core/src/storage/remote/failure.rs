@@ -178,6 +178,12 @@ fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Op
             let error = io(ErrorKind::NotFound, "there is no such object or bucket", said(status));
             Some(Failed::finally(error.hint("check the name and the account")))
         }
+        // Requests that delete are sent in batches. The answer to a batch is a success, with a status for each object inside.
+        (Some(200..300), _) if is_missing(error, text) => {
+            let error =
+                io(ErrorKind::NotFound, "there is no such object", "the store has nothing of that name");
+            Some(Failed::finally(error.hint("check the name")))
+        }
         // An error in the body of an answer that began well.
         (Some(status @ 200..300), _) => {
             Some(Failed::later(io(ErrorKind::Other, "cannot write", said(status))))
@@ -192,6 +198,12 @@ fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Op
         }
         _ => None,
     }
+}
+
+/// Whether an error in the answer to a batch says that there is no such object.
+fn is_missing(error: &StoreError, text: &str) -> bool {
+    // S3 does not mind, but some servers of its protocol do. The crate has only words for their answer.
+    matches!(error, StoreError::NotFound { .. }) || text.contains("(code: NoSuchKey)")
 }
 
 /// Whether an error without an answer of the server may go away.

@@ -9,7 +9,7 @@ use object_store::PutPayload;
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse};
 use reqwest::header::{AUTHORIZATION, HeaderValue, IF_NONE_MATCH};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use url::Url;
 
@@ -30,14 +30,15 @@ pub struct Sending {
     passed: AtomicU64,
     /// Whether the bytes are visible as soon as they are stored. If other bytes arrived, they have to be removed.
     is_visible: bool,
+    /// Whether the last answer had a checksum of the bytes, which was the right one.
+    was_compared: AtomicBool,
 }
 
 impl Sending {
     /// Bytes that are stored.
     pub fn bytes(kind: Kind, bytes: &Bytes, is_checked: bool) -> Self {
         let pieces = (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE)));
-        let payload = Some(pieces.collect::<PutPayload>());
-        Sending { kind, payload, only_new: false, is_checked, passed: AtomicU64::new(0), is_visible: false }
+        Sending { payload: Some(pieces.collect()), is_checked, ..Sending::command(kind) }
     }
 
     /// A request about bytes that were stored before.
@@ -49,6 +50,7 @@ impl Sending {
             is_checked: false,
             passed: AtomicU64::new(0),
             is_visible: false,
+            was_compared: AtomicBool::new(false),
         }
     }
 
@@ -110,10 +112,16 @@ impl Sending {
         if let Some(payload) =
             self.payload.as_ref().filter(|_| self.is_checked && answer.status().is_success())
         {
-            checksums::compare(self.kind, answer.headers(), payload.as_ref())
+            let was_compared = checksums::compare(self.kind, answer.headers(), payload.as_ref())
                 .map_err(|which| HttpError::new(HttpErrorKind::Interrupted, Garbled(which)))?;
+            self.was_compared.store(was_compared, Relaxed);
         }
         Ok(answer)
+    }
+
+    /// Whether the store has told a checksum of the bytes, and it was the right one. Only after the request succeeded.
+    pub fn was_compared(&self) -> bool {
+        self.was_compared.load(Relaxed)
     }
 }
 

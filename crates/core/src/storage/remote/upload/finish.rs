@@ -38,8 +38,8 @@ pub async fn look(object: &Object) -> Result<Option<Identity>> {
     }
 }
 
-/// Stores an object with one request.
-pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool, is_checked: bool) -> Result<()> {
+/// Stores an object with one request. Returns whether what arrived was compared with what was sent.
+pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool, is_checked: bool) -> Result<bool> {
     let kind = object.store.kind;
     if kind == Kind::Http && !overwrite && look(object).await?.is_some() {
         return Err(exists());
@@ -57,7 +57,7 @@ pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool, is_checked: bo
     let mut tries = 0;
     loop {
         let stored = object.send(&sending, policy.read_timeout, put).await;
-        let Err(error) = stored.result else { return Ok(()) };
+        let Err(error) = stored.result else { return Ok(sending.was_compared()) };
         if let Some(tag) = stored.other_bytes {
             // It must not stay under the name, and it must not keep the next try from it.
             remove_damaged(object, &tag).await?;
@@ -66,7 +66,7 @@ pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool, is_checked: bo
                 continue;
             }
         } else if stored.is_doubtful && is_there(object, bytes).await {
-            return Ok(());
+            return Ok(true);
         }
         return Err(error);
     }

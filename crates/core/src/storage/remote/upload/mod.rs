@@ -195,11 +195,11 @@ impl Upload {
     }
 
     /// Takes the parts of an earlier upload of the same object, instead of what was written. They stay in the store
-    /// until they are published, or until that upload is aborted.
-    pub fn adopt(self, pieces: Pieces) -> Result<SealedUpload> {
+    /// until they are published, or until that upload is aborted. `is_compared`: what [`Comparison::is_done`] said there.
+    pub fn adopt(self, pieces: Pieces, is_compared: bool) -> Result<SealedUpload> {
         let parts = Parts::new(self.parts.object.clone(), self.url().clone(), self.shared.memory.clone());
         let size = pieces.size;
-        parts.adopt(pieces)?;
+        parts.adopt(pieces, is_compared)?;
         Ok(SealedUpload {
             parts: Arc::new(parts),
             listen: self.shared.listen.clone(),
@@ -387,6 +387,11 @@ impl SealedUpload {
         if self.whole.is_some() { Ok(None) } else { self.parts.pieces(self.size).map(Some) }
     }
 
+    /// Whether the store has told the right checksums of the bytes. It can be asked after the object was published, too.
+    pub fn comparison(&self) -> Comparison {
+        Comparison(self.parts.clone())
+    }
+
     /// Leaves the parts in the store, where [`Upload::adopt`] finds them.
     pub fn leave(mut self) {
         self.keep();
@@ -406,7 +411,8 @@ impl SealedUpload {
             async move {
                 match &whole {
                     Some((bytes, _)) => {
-                        finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await
+                        let put = finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await;
+                        put.map(|is_compared| parts.note_comparison(is_compared))
                     }
                     None => finish::complete(&parts.object, &parts.pieces(size)?, overwrite).await,
                 }
@@ -427,6 +433,17 @@ impl Drop for SealedUpload {
     }
 }
 
+/// Says whether what arrived at a store is known to be what was sent.
+pub struct Comparison(Arc<Parts>);
+
+impl Comparison {
+    /// Whether the store has told the right checksum of each byte that was sent. Never before all of them have arrived: an
+    /// object that is one request is sent when it is published.
+    pub fn is_done(&self) -> bool {
+        self.0.is_compared()
+    }
+}
+
 /// What a store has received of an object: enough to make the object of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pieces {
@@ -440,7 +457,7 @@ pub struct Pieces {
 
 /// Stores an object with one request. It replaces an object of that name.
 pub(super) async fn put(object: &Object, bytes: &Bytes) -> Result<()> {
-    finish::put(object, bytes, true, object.store.policy.check_uploads).await
+    finish::put(object, bytes, true, object.store.policy.check_uploads).await.map(drop)
 }
 
 /// A request that only says what to do.

@@ -40,12 +40,20 @@ struct State {
     /// What the store calls the parts. None: not arrived.
     arrived: Vec<Option<String>>,
     running: usize,
+    /// Whether the checksums of all bytes that have arrived were compared. None: nothing has arrived.
+    is_compared: Option<bool>,
     /// Whether parts may have been sent, so that the store has to forget them.
     is_begun: bool,
     failed: Option<Error>,
     is_failed: bool,
     /// Whether the store has refused to begin the upload. Then no other part tries to begin it.
     is_refused: bool,
+}
+
+impl State {
+    fn note_comparison(&mut self, is_compared: bool) {
+        self.is_compared = Some(is_compared && self.is_compared != Some(false));
+    }
 }
 
 impl Parts {
@@ -55,13 +63,25 @@ impl Parts {
     }
 
     /// Takes the parts of an earlier upload. Nothing may have been sent here.
-    pub fn adopt(&self, pieces: Pieces) -> Result<()> {
+    pub fn adopt(&self, pieces: Pieces, is_compared: bool) -> Result<()> {
         let taken = |_| Error::closed("the upload has begun");
         self.id.set(pieces.id).map_err(taken)?;
         let mut state = self.state();
         state.arrived = pieces.parts.into_iter().map(Some).collect();
         state.is_begun = true;
+        state.is_compared = Some(is_compared);
         Ok(())
+    }
+
+    /// Call it when bytes have arrived. `is_compared`: whether the store has told the right checksum of them.
+    pub fn note_comparison(&self, is_compared: bool) {
+        self.state().note_comparison(is_compared);
+    }
+
+    /// Whether all bytes have arrived, and the store has told the right checksums of them.
+    pub fn is_compared(&self) -> bool {
+        let state = self.state();
+        state.running == 0 && !state.is_failed && state.is_compared == Some(true)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -92,7 +112,10 @@ impl Parts {
             let sent = or_panicked(parts.send(number, bytes)).await;
             let mut state = parts.state();
             match sent {
-                Ok(Some(name)) => state.arrived[number] = Some(name),
+                Ok(Some((name, is_compared))) => {
+                    state.arrived[number] = Some(name);
+                    state.note_comparison(is_compared);
+                }
                 // The part that tried to begin the upload has the error.
                 Ok(None) => {}
                 Err(error) => {
@@ -110,8 +133,9 @@ impl Parts {
         Ok(())
     }
 
-    /// What the store calls the part. None if the upload could not be begun for another part.
-    async fn send(&self, number: usize, bytes: Bytes) -> Result<Option<String>> {
+    /// What the store calls the part, and whether its checksum was compared. None if the upload could not be begun for
+    /// another part.
+    async fn send(&self, number: usize, bytes: Bytes) -> Result<Option<(String, bool)>> {
         let id = tokio::select! {
             begun = self.id.get_or_try_init(|| self.begin_once()) => match begun {
                 Ok(id) => id,
@@ -150,12 +174,12 @@ impl Parts {
         self.object.send(&command(&self.object), patience, begin).await.result
     }
 
-    async fn send_part(&self, id: &String, number: usize, bytes: Bytes) -> Result<String> {
+    async fn send_part(&self, id: &String, number: usize, bytes: Bytes) -> Result<(String, bool)> {
         let (store, patience) = (self.store()?, self.object.store.policy.read_timeout);
         let sending = Arc::new(Sending::bytes(self.object.store.kind, &bytes, self.is_checked()));
         let send = || store.put_part(&self.object.path, id, number, sending.payload());
         let sent = self.object.send(&sending, patience, send).await.result;
-        sent.map(|part| part.content_id)
+        sent.map(|part| (part.content_id, sending.was_compared()))
     }
 
     /// The error of a part that has failed.

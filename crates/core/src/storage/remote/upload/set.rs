@@ -216,7 +216,7 @@ impl Place {
             Err(error) if finish::io_kind(&error) == Some(ErrorKind::AlreadyExists) => {
                 Err(refused(&self.journal, self.read(cx)?.flatten().as_ref()))
             }
-            put => put.map_err(|error| error.in_file(self.journal.shown())),
+            put => put.map(drop).map_err(|error| error.in_file(self.journal.shown())),
         }
     }
 

@@ -107,7 +107,7 @@ impl SealedSpool {
         let object = Object::new(url, store, &Arc::default());
         let bytes = self.bytes.clone();
         let put = async move { finish::put(&object, &bytes, overwrite, false).await };
-        runtime::run(put, cx).map_err(|error| error.in_file(url.shown()))
+        runtime::run(put, cx).map(drop).map_err(|error| error.in_file(url.shown()))
     }
 }
 
