@@ -40,8 +40,8 @@ hash in its name, so that there is one for each target."""
 _LONGEST = 180
 """Bytes of a name that a hidden name contains. Of a longer one it contains the beginning."""
 
-Finished: TypeAlias = tuple[str | tuple[str, list[str], int], tuple[int, int] | None]
-"""Where a complete copy is, and the sum of its bytes. The core makes it and takes it."""
+Left: TypeAlias = tuple[str | tuple[str, list[str], int], tuple[int, int] | None, bool]
+"""Where a complete copy is, the sum of its bytes, and whether the store compared it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def _copy(targets: list[Target], job: _Job) -> int:
     finally:
         for writer in written:
             writer._discard()
-    if job.creating.tally and not _is_compared_by_store(job.creating, targets):
+    if job.creating.tally and not all(writer._is_compared() for writer in written):
         check_published(written, job.reading, 0)
     for keep in kept:
         try:
@@ -246,13 +246,6 @@ def _copy(targets: list[Target], job: _Job) -> int:
         except OSError as error:
             warnings.warn(f"all files are copied, but a hidden object is left: {error}", RuntimeWarning, stacklevel=3)
     return continued
-
-
-def _is_compared_by_store(creating: Creating, targets: list[Target]) -> bool:
-    """Whether the store computes checksums of what it gets, and they are compared."""
-    is_on = dict(creating.storage).get("check_uploads", "true") not in ("false", "0")
-    scheme = targets[0].path.partition("://")[0]
-    return is_on and scheme in ("s3", "s3a", "gs", "az", "abfs", "abfss", "adl", "azure")
 
 
 def _written(target: Target, job: _Job, before: int, last: Writer | None) -> Writer:
@@ -294,22 +287,23 @@ class _Kept:
             if name.startswith(self._prefix) and (match := _LEFT.fullmatch(name)) is not None:
                 yield os.path.join(self._folder, name), match
 
-    def find(self) -> Finished | None:
+    def find(self) -> Left | None:
         """What an earlier call left of the same source. What is left of another one is removed."""
         if not self._is_possible:
             return None
         if self._is_url:
             return self._find_object()
-        found: Finished | None = None
+        found: Left | None = None
         for path, match in list(self._files()):
             if match[3] == self._source:
-                found, self.is_there = (path, None if match[4] is None else (int(match[4]), int(match[5], 16))), True
+                sum = None if match[4] is None else (int(match[4]), int(match[5], 16))
+                found, self.is_there = (path, sum, False), True
             else:
                 with suppress(OSError):
                     os.unlink(path)
         return found
 
-    def _find_object(self) -> Finished | None:
+    def _find_object(self) -> Left | None:
         try:
             content = _core.read_object(self._object, self._storage)
         except PermissionError:
@@ -334,7 +328,8 @@ class _Kept:
             if isinstance(where, tuple):
                 upload, parts, size = where
                 content = {"name": self._name, "source": self._source, "upload": upload, "parts": parts, "size": size}
-                _core.put_object(self._object, json.dumps({**content, "sum": sum}).encode(), self._storage)
+                content |= {"sum": sum, "compared": writer._is_compared()}
+                _core.put_object(self._object, json.dumps(content).encode(), self._storage)
             else:
                 numbers = "" if sum is None else f"-{sum[0]}-{sum[1]:016x}"
                 os.link(where, os.path.join(self._folder, f"{self._prefix}{self._source}{numbers}{_SUFFIX}"))
@@ -368,12 +363,13 @@ def _label(name: str) -> str:
     return name if len(os.fsencode(name)) <= _LONGEST else name[:40]
 
 
-def _parsed(content: bytes) -> Finished | None:
+def _parsed(content: bytes) -> Left | None:
     """What an object says that `_Kept.remember` wrote. None if it is not ours, or damaged."""
     try:
         found = json.loads(content)
         sum = None if found["sum"] is None else (int(found["sum"][0]), int(found["sum"][1]))
-        return (str(found["upload"]), [str(part) for part in found["parts"]], int(found["size"])), sum
+        upload = (str(found["upload"]), [str(part) for part in found["parts"]], int(found["size"]))
+        return upload, sum, found.get("compared") is True
     except (ValueError, TypeError, LookupError):
         return None
 

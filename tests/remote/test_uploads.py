@@ -126,29 +126,37 @@ def test_a_tag_that_is_no_checksum_is_not_compared() -> None:
             assert is_there(server, FEW)
 
 
-def missing_in_batch() -> Fault:
-    """What some servers of S3's protocol answer for each object of a batch that does not exist."""
+def in_batch(code: str) -> Fault:
+    """An answer of S3 that has an error for each object of a batch. Some servers do so for objects that do not exist."""
 
     def change(exchange: Exchange) -> Response:
         names = re.findall("<Key>(.*?)</Key>", exchange.request.body.decode())
         errors = [
-            f"<Error><Key>{name}</Key><Code>NoSuchKey</Code><Message>It does not exist</Message></Error>"
+            f"<Error><Key>{name}</Key><Code>{code}</Code><Message>played by the test</Message></Error>"
             for name in names
         ]
         body = f"<DeleteResult>{''.join(errors)}</DeleteResult>"
         return Response(200, {"content-type": "application/xml"}, body.encode())
 
-    return Fault("missing in a batch", change)
+    return Fault(f"{code} in a batch", change)
 
 
 @pytest.mark.parametrize(
-    ("protocol", "fault"), [("s3", None), ("s3", missing_in_batch()), ("gcs", None), ("azure", None)]
+    ("protocol", "fault"), [("s3", None), ("s3", in_batch("NoSuchKey")), ("gcs", None), ("azure", None)]
 )
 def test_to_delete_what_does_not_exist_is_one_request_and_no_error(protocol: Any, fault: Fault | None) -> None:
     with Played(protocol=protocol) as server:
         if fault is not None:
             server.play(fault, operation="delete")
         _core.delete_objects([server.url("none")], [(name, str(value)) for name, value in server.storage.items()])
+        assert len(server.log) == 1
+
+
+def test_one_who_may_not_delete_is_told_after_one_request() -> None:
+    with Played() as server:
+        server.play(in_batch("AccessDenied"), operation="delete")
+        with pytest.raises(PermissionError, match="refuses to delete"):
+            _core.delete_objects([server.url("a")], [(name, str(value)) for name, value in server.storage.items()])
         assert len(server.log) == 1
 
 

@@ -15,7 +15,7 @@
 //! | `records` | `Records`: the sequence |
 //! | `iteration` | its iterator |
 //! | `damage` | `on_error=`: reading on through damage |
-//! | `writer` | `Writer` |
+//! | `writer`, `creating` | `Writer`, and its options |
 //! | `object_sets` | sets of objects that appear together |
 //! | `publishing` | sets of files that are published together |
 //! | `owned` | a lock that does not deadlock after a fork or in a user's file object |
@@ -28,6 +28,7 @@
 
 mod attributes;
 mod convert;
+mod creating;
 mod damage;
 mod deliver;
 mod errors;

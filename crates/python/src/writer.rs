@@ -1,6 +1,6 @@
 //! `Writer`: writes records to a file. Python decides the names of shards and which files they replace.
 
-use crate::attributes::from_attributes;
+use crate::creating::{Creating, object_target, options};
 use crate::errors::{Failure, external};
 use crate::file_like::FileLikeOutput;
 use crate::finished::{FinishedFile, FinishedWithSum};
@@ -9,19 +9,17 @@ use crate::opening::{Opening, with_cx};
 use crate::owned::{Held, Owned};
 use anyrecord::error::Error;
 use anyrecord::format::detect;
-use anyrecord::format::options::{Value, WriteOptions};
-use anyrecord::storage::remote::options::StorageOptions;
 use anyrecord::storage::remote::upload::{Comparison, Uploading};
-use anyrecord::storage::remote::url::{RemoteUrl, scheme};
+use anyrecord::storage::remote::url::scheme;
 use anyrecord::storage::temporary::Owner;
+use anyrecord::writer::SealedSet;
 use anyrecord::writer::pool::Listen;
 use anyrecord::writer::tally::Sum;
-use anyrecord::writer::{CreateOptions, ObjectTarget, SealedSet, Sharding};
 use anyrecord::{Cx, Limits};
 use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -57,79 +55,6 @@ pub struct Writer {
     is_discarded: Arc<AtomicBool>,
 }
 
-/// The attributes of `anyrecord._writer.Creating`.
-pub struct Creating {
-    format: String,
-    overwrite: bool,
-    durable: bool,
-    threads: Option<usize>,
-    /// `("one" | "turns" | "bytes" | "records" | "explicit", number)`.
-    sharding: (String, u64),
-    num_records: Option<u64>,
-    tally: bool,
-    /// Another writer whose files are published together with these.
-    together_with: Option<Py<Writer>>,
-    /// The options of the store of a URL.
-    storage: Vec<(String, String)>,
-    /// The URLs of shards, if their number is known.
-    shard_urls: Vec<String>,
-    /// Whether the objects of several writers appear together.
-    in_set: bool,
-}
-
-from_attributes!(Creating {
-    format,
-    overwrite,
-    durable,
-    threads,
-    sharding,
-    num_records,
-    tally,
-    together_with,
-    storage,
-    shard_urls,
-    in_set
-});
-
-fn options(creating: &Creating, keywords: &Bound<'_, PyDict>, listen: Listen) -> PyResult<CreateOptions> {
-    let mut format_options = WriteOptions::default();
-    for (keyword, value) in keywords {
-        let value = if let Ok(flag) = value.cast::<PyBool>() {
-            Value::Flag(flag.is_true())
-        } else if let Ok(text) = value.cast::<PyString>() {
-            Value::Text(text.extract()?)
-        } else {
-            let number = value.extract::<i128>();
-            Value::Int(
-                number.map_err(|_| PyTypeError::new_err(format!("{keyword}={} is not a number", value)))?,
-            )
-        };
-        format_options = format_options.with(&keyword.extract::<String>()?, value);
-    }
-    let (kind, number) = &creating.sharding;
-    Ok(CreateOptions {
-        overwrite: creating.overwrite,
-        durable: creating.durable,
-        threads: creating.threads,
-        sharding: match kind.as_str() {
-            "turns" => Sharding::Turns(*number),
-            "bytes" => Sharding::Bytes(*number),
-            "records" => Sharding::Records(*number),
-            "explicit" => Sharding::Explicit,
-            _ => Sharding::One,
-        },
-        tally: creating.tally,
-        num_records: creating.num_records,
-        owner: creating
-            .together_with
-            .as_ref()
-            .and_then(|other| other.get().owner.upgrade())
-            .unwrap_or_default(),
-        listen,
-        format_options,
-    })
-}
-
 /// What a writer calls while it waits.
 fn listen(is_discarded: &Arc<AtomicBool>) -> Listen {
     let is_discarded = is_discarded.clone();
@@ -139,22 +64,12 @@ fn listen(is_discarded: &Arc<AtomicBool>) -> Listen {
     }))
 }
 
-/// Where objects are written to.
-fn object_target(url: &str, creating: &Creating, options: &CreateOptions) -> anyrecord::Result<ObjectTarget> {
-    let parse = |url: &String| RemoteUrl::parse(url);
-    let storage = StorageOptions::new(creating.storage.iter().cloned())?;
-    // Writers whose objects appear together share one limit on memory.
-    let other = creating.together_with.as_ref().and_then(|other| other.get().uploads.clone());
-    let new = || Uploading::new(Arc::new(storage), options.listen.clone());
-    Ok(ObjectTarget {
-        url: RemoteUrl::parse(url)?,
-        shards: creating.shard_urls.iter().map(parse).collect::<anyrecord::Result<_>>()?,
-        in_set: creating.in_set,
-        uploading: other.unwrap_or_else(new),
-    })
-}
-
 impl Writer {
+    /// Who owns the temporary files, as long as there are any.
+    pub fn owner(&self) -> Option<Arc<Owner>> {
+        self.owner.upgrade()
+    }
+
     /// What the uploads of this writer share.
     pub fn uploads(&self) -> Option<&Uploading> {
         self.uploads.as_ref()

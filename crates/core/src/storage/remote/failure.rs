@@ -184,6 +184,11 @@ fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Op
                 io(ErrorKind::NotFound, "there is no such object", "the store has nothing of that name");
             Some(Failed::finally(error.hint("check the name")))
         }
+        (Some(200..300), _) if is_denied(error, text) => {
+            let error =
+                io(ErrorKind::PermissionDenied, "access is denied", "the store refuses to delete the object");
+            Some(Failed::finally(error.hint("check the credentials and their permissions")))
+        }
         // An error in the body of an answer that began well.
         (Some(status @ 200..300), _) => {
             Some(Failed::later(io(ErrorKind::Other, "cannot write", said(status))))
@@ -204,6 +209,13 @@ fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Op
 fn is_missing(error: &StoreError, text: &str) -> bool {
     // S3 does not mind, but some servers of its protocol do. The crate has only words for their answer.
     matches!(error, StoreError::NotFound { .. }) || text.contains("(code: NoSuchKey)")
+}
+
+/// Whether an error in the answer to a batch says that access is denied.
+fn is_denied(error: &StoreError, text: &str) -> bool {
+    let is_refused =
+        matches!(error, StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. });
+    is_refused || text.contains("(code: AccessDenied)")
 }
 
 /// Whether an error without an answer of the server may go away.
