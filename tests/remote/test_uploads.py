@@ -127,7 +127,7 @@ def test_a_tag_that_is_no_checksum_is_not_compared() -> None:
 
 
 def in_batch(code: str) -> Fault:
-    """An answer of S3 that has an error for each object of a batch. Some servers do so for objects that do not exist."""
+    """An answer of S3 with an error for each object of a batch. Some servers do so for objects that do not exist."""
 
     def change(exchange: Exchange) -> Response:
         names = re.findall("<Key>(.*?)</Key>", exchange.request.body.decode())
