@@ -26,8 +26,8 @@ check: lint rust-tests  ## the inner loop: no frameworks
 bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in a quarter of an hour; BENCH=--quick: in minutes
 	$(BIN)/python -m benches $(BENCH)
 
-bench-remote: $(STAMPS)/build $(STAMPS)/s3s-$(S3S) $(STAMPS)/remote-peers  ## an epoch from an object store, beside other libraries; large downloads
-	$(BIN)/python -m benches remote $(BENCH)
+bench-remote: $(STAMPS)/build $(STAMPS)/s3s-$(S3S) $(STAMPS)/remote-peers  ## an epoch from an object store and uploads to it, beside other libraries; large downloads
+	$(BIN)/python -m benches remote upload $(BENCH)
 
 fuzz: $(STAMPS)/build $(STAMPS)/fuzz  ## attack every parser with AddressSanitizer for FUZZ_SECONDS (900) altogether
 	@command -v rustup >/dev/null || { echo "rustup is missing: install Rust from https://rustup.rs"; exit 1; }
@@ -76,10 +76,14 @@ lint: $(STAMPS)/build $(STAMPS)/remote
 rust-tests: $(STAMPS)/build
 	cargo test -p anyrecord --locked --quiet
 
-# In two processes: one that has loaded every framework forks slowly and has threads of its own.
+# Frameworks have a process of their own: one that has loaded them forks slowly and has threads of theirs. Two processes
+# run at the same time, one on each core. The output of the second one is shown when both have ended.
 python-tests: $(STAMPS)/frameworks $(STAMPS)/remote $(STAMPS)/s3s-$(S3S)
-	$(BIN)/python -m pytest -q -m "not framework"
-	$(BIN)/python -m pytest -q -m framework
+	@echo "tests of remote files and of frameworks run meanwhile; their output follows"
+	@($(BIN)/python -m pytest -q -p no:cacheprovider -m "not framework" tests/remote; remote=$$?; \
+	    $(BIN)/python -m pytest -q -p no:cacheprovider -m framework && exit $$remote) > $(STAMPS)/second.log 2>&1 & second=$$!; \
+	$(BIN)/python -m pytest -q -m "not framework" --ignore=tests/remote; first=$$?; \
+	wait $$second; status=$$?; cat $(STAMPS)/second.log; exit $$((first || status))
 
 # The virtual environment; `cargo` first, because everything needs it.
 $(STAMPS)/venv: requirements/dev.txt

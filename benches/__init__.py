@@ -10,6 +10,7 @@
 | `baseline` | the committed counts of instructions, which `make instructions` compares with |
 | `codecs`, `opening`, `larger`, `cold`, `shards`, `cores`, `in_place`, `order`, `conversion` | one question each |
 | `remote`, `far_store`, `loaders` | a shuffled epoch from an object store; its slow link; the libraries |
+| `upload` | writing to an object store, beside local files that are uploaded |
 | `store`, `ours`, `peers` | the base class of a store; anyrecord; the other libraries |
 | `elsewhere` | figures of libraries that cannot be installed here |
 | `ratios`, `goals` | how many times faster anyrecord is, and how many times faster it should be |

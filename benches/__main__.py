@@ -22,7 +22,9 @@ BENCHMARKS = {
     "in_place": "records without a copy, and read_into compared with a plain copy",
     "order": "the cost of shuffling",
     "conversion": "one large file converted to another format",
+    "cache": "the second epoch from the local cache of remote files, beside local files",
     "remote": "a shuffled epoch from an object store, beside libraries that download shards",
+    "upload": "writing to an object store, beside writing local files and uploading them",
 }
 
 

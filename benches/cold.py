@@ -17,7 +17,7 @@ import anyrecord
 from anyrecord import Records
 
 from benches import device
-from benches.cache import forget, forget_everything
+from benches.page_cache import forget, forget_everything
 from benches.results import Run
 from benches.tables import number, show
 from benches.timing import BATCH

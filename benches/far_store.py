@@ -71,8 +71,8 @@ class FarStore:
 
 
 @contextmanager
-def far_store(folder: Path, server: str) -> Iterator[FarStore]:
-    """Starts the server and the proxy, and ends both."""
+def near_store(folder: Path, server: str) -> Iterator[int]:
+    """Starts the server on a free port, and ends it."""
     (folder / BUCKET).mkdir(parents=True)
     port = free_port()
     keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
@@ -86,18 +86,25 @@ def far_store(folder: Path, server: str) -> Iterator[FarStore]:
     ) as process:
         try:
             wait_for(port, process)
-            subprocess.run(
-                ["cargo", "build", "--release", "--locked", "--quiet", "--example", "slow_link", "-p", "anyrecord"],
-                cwd=ROOT,
-                check=True,
-            )
-            command = [str(PROXY), str(port), str(ROUND_TRIP_MILLISECONDS), str(BYTES_PER_SECOND)]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
-                assert proxy.stdout is not None
-                endpoint = f"http://127.0.0.1:{int(proxy.stdout.readline())}"
-                yield FarStore(folder, f"http://127.0.0.1:{port}", endpoint, proxy)
+            yield port
         finally:
             process.kill()
+
+
+@contextmanager
+def far_store(folder: Path, server: str) -> Iterator[FarStore]:
+    """Starts the server and the proxy, and ends both."""
+    with near_store(folder, server) as port:
+        subprocess.run(
+            ["cargo", "build", "--release", "--locked", "--quiet", "--example", "slow_link", "-p", "anyrecord"],
+            cwd=ROOT,
+            check=True,
+        )
+        command = [str(PROXY), str(port), str(ROUND_TRIP_MILLISECONDS), str(BYTES_PER_SECOND)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
+            assert proxy.stdout is not None
+            endpoint = f"http://127.0.0.1:{int(proxy.stdout.readline())}"
+            yield FarStore(folder, f"http://127.0.0.1:{port}", endpoint, proxy)
 
 
 def free_port() -> int:

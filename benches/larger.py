@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benches import numbered
-from benches.cache import forget
 from benches.children import PRELUDE, last_line
+from benches.page_cache import forget
 from benches.results import Run
 from benches.tables import number, show
 

@@ -12,7 +12,7 @@ from typing import Any
 import anyrecord
 from anyrecord import Permutation, Records
 
-from benches.cache import forget
+from benches.page_cache import forget
 from benches.results import Run
 from benches.timing import BATCH, each, timed
 from benches.workloads import WORKLOADS

@@ -11,8 +11,8 @@ from typing import Any
 
 import anyrecord
 
-from benches.cache import forget
 from benches.cold import RECORD_BYTES, WAYS_TO_READ
+from benches.page_cache import forget
 from benches.results import Run
 from benches.tables import number, show
 from benches.timing import BATCH

@@ -17,6 +17,9 @@
 | `scenes` | for both: every way in which the library writes files |
 | `playing` | for both: plays the scenes on all cores |
 | `stopping` | for both: a child process that stops before each of its calls |
+| `upload_kills` | a process is killed at random moments of an upload to an object store |
+| `upload_scenes` | for it: every kind of write to an object store |
+| `holding_proxy` | for it: counts requests, and stops at one of them |
 | `salvage` | damages and cuts small files: `salvage` returns exactly the records that are whole |
 | `framing` | where each record of a file is, from the layout of its format alone |
 | `damage` | runs the program that damages files byte by byte, `crates/core/examples/damage.rs` |

@@ -87,7 +87,7 @@ def test_names_of_fields_are_checked(wrong: dict[str, Any]) -> None:
 
 def test_a_value_cannot_be_changed() -> None:
     value = Ours(1)
-    with pytest.raises(AttributeError, match="number"):
+    with pytest.raises(dataclasses.FrozenInstanceError, match="number"):
         value.number = 2  # type: ignore[misc]
     with pytest.raises(AttributeError, match="number"):
         del value.number
@@ -120,3 +120,21 @@ def test_checks_run_when_a_value_is_made() -> None:
 def test_other_kinds_of_classes_are_refused() -> None:
     with pytest.raises(TypeError, match="frozen"):
         ours.dataclass(frozen=False, slots=True)
+
+
+def test_a_subclass_can_be_used_before_the_class() -> None:
+    @ours.dataclass(frozen=True, slots=True)
+    class Base:
+        number: int
+        text: str = "a"
+
+    class Sub(Base):
+        pass
+
+    assert dataclasses.is_dataclass(Sub)
+    value = Sub(1)
+    assert (value.number, value.text) == (1, "a")
+    assert ours.replace(value, number=2) == Sub(2)
+    assert copy.copy(value) == value
+    assert dataclasses.asdict(value) == {"number": 1, "text": "a"}
+    assert Base(1) == Base(1) != value

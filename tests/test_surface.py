@@ -25,6 +25,7 @@ PUBLIC = [
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "Copied",
     "DamageWarning",
     "FileInfo",
     "Folder",
@@ -51,6 +52,7 @@ PUBLIC = [
     "build_index",
     "concat",
     "convert",
+    "copy",
     "create",
     "info",
     "mix",
@@ -126,7 +128,7 @@ def test_importing_loads_no_framework_and_no_heavy_module() -> None:
         *("numpy", "torch", "tensorflow", "jax", "grain", "ray", "apache_beam", "pandas", "pyarrow"),
         *("typing_extensions", "multiprocessing", "concurrent", "subprocess", "asyncio", "ssl", "socket", "logging"),
         *("array_record", "ffrecord", "recordio"),
-        *("dataclasses", "inspect", "pathlib", "pickle", "shutil", "datetime", "urllib", "tempfile", "json"),
+        *("dataclasses", "inspect", "pathlib", "pickle", "shutil", "datetime", "urllib", "tempfile", "hashlib"),
     }
     assert loaded & heavy == set()
 

@@ -17,6 +17,7 @@ import warnings as _warnings
 from anyrecord import _core
 from anyrecord._combine import concat, mix
 from anyrecord._convert import Converted, convert
+from anyrecord._copy import Copied, copy
 from anyrecord._core import Permutation, RecordsIterator
 from anyrecord._files import FileInfo, Info, Report, info, verify
 from anyrecord._folder import Folder, unpack
@@ -48,6 +49,7 @@ __all__ = [
     "ChecksumError",
     "ClosedError",
     "Converted",
+    "Copied",
     "DamageWarning",
     "FileInfo",
     "Folder",
@@ -74,6 +76,7 @@ __all__ = [
     "build_index",
     "concat",
     "convert",
+    "copy",
     "create",
     "info",
     "mix",

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, SupportsIndex, Unpack
 
 from anyrecord import _core, _pouring
 from anyrecord._calls import Progress
-from anyrecord._copying import Target, cores, is_folder_target, plan, publish
+from anyrecord._copying import Target, check_published, cores, is_folder_target, plan, publish
 from anyrecord._dataclasses import dataclass, replace
-from anyrecord._locations import StrPath
+from anyrecord._locations import StrPath, is_url
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OnError, OpenOptions, open_options
 from anyrecord._paths import FileRange, expand, size_of, with_sizes
 from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Records, Skipped
-from anyrecord._stores import Storage
-from anyrecord._targets import target_path
+from anyrecord._stores import Pairs, Storage
+from anyrecord._targets import destination
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import (
     Creating,
@@ -74,6 +74,7 @@ def convert(
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
     **options: Unpack[FormatOptions],
 ) -> Converted:
     """Writes the records of `sources` to `target`, in their order.
@@ -112,7 +113,9 @@ def convert(
     - `progress(done, total)` is called from time to time. It counts bytes of the source files; for open records it
       counts records.
     - `source_format`, `limits`, `storage`: the `format`, `limits` and `storage` of `open`, for sources given by path.
-      Sources can be URLs. The target is always a local path.
+    - `target_storage`: the `storage` of `create`, if the target is a URL. A URL that ends in a slash is a folder. An
+      object cannot be read before it is published, so its records are compared after that. If they differ, what was
+      published is deleted again.
     - `on_error`, `max_errors`: what happens to damaged records, as for `open`, for sources given by path. Records are
       then read one by one, and no chunk is copied as it is. `shards` are balanced before records are left out.
 
@@ -125,7 +128,8 @@ def convert(
     files got their names, call `recover` first.
     """
     refuse_unknown_options("convert", options)
-    name = target_path(target)
+    to = destination(target, target_storage)
+    name = to.name
     view = sources if isinstance(sources, Records | MappedRecords) else None
     given = (source_format, limits, None if on_error == "raise" else on_error, max_errors, storage)
     if view is not None and any(value is not None for value in given):
@@ -160,6 +164,8 @@ def convert(
             sharding=sharding,
             num_records=None,
             tally=bool(verify),
+            storage=to.storage,
+            in_set=into_folder,
         ),
         options={keyword: value for keyword, value in options.items() if value is not None},
         map=map,
@@ -168,6 +174,8 @@ def convert(
     )
     files = with_sizes(files, reading)
     targets = plan(files, name, job.creating, job.options, into_folder=into_folder)
+    if to.is_url:
+        return _convert(targets, job, unchanged)
     leftovers = Leftovers([target.path for target in targets], [file.path for file in files if file.is_local])
     converted = _convert(targets, job, unchanged)
     leftovers.remove()
@@ -211,20 +219,29 @@ def _convert(targets: list[Target], job: _Job, unchanged: Unchanged) -> Converte
         if opened is not None:
             opened.close()
         publish(written, job.creating.overwrite)
+        if job.creating.tally:
+            check_published(written, job.reading, job.creating.threads or 0)
     finally:
         if opened is not None:
             opened.close()
         for writer in written:
             writer._discard()  # does nothing if the writer has published
     paths = [path for writer in written for path in writer.paths]
+    names = [name for writer in written for name in writer._names or []]
     return Converted(
         format=job.creating.format,
         records=sum(writer.num_records for writer in written),
         source_bytes=job.total if job.view is None else _pouring.source_bytes(job.view),
-        file_bytes=sum(os.path.getsize(path) for path in paths),
+        file_bytes=_sizes(names, job.creating.storage),
         paths=tuple(paths),
         skipped=skipped,
     )
+
+
+def _sizes(names: list[str], storage: Pairs) -> int:
+    if names and is_url(names[0]):
+        return sum(_core.object_sizes(names, list(storage)))
+    return sum(os.path.getsize(name) for name in names)
 
 
 def _input(file: FileRange) -> tuple[str, int, int | None]:

@@ -7,14 +7,25 @@ import os
 from collections.abc import Sequence
 
 from anyrecord import _core
-from anyrecord._dataclasses import dataclass
-from anyrecord._locations import file_name, shown
+from anyrecord._dataclasses import dataclass, replace
+from anyrecord._locations import file_name, is_url, shown
+from anyrecord._object_sets import (
+    existing_object_shards,
+    existing_objects,
+    journal_url,
+    publish_objects,
+    refuse_existing,
+    refuse_interrupted_objects,
+    refuse_web_set,
+)
+from anyrecord._options import OpenOptions
 from anyrecord._paths import FileRange
 from anyrecord._shard_names import existing_shards, renamed
-from anyrecord._targets import is_folder_name, refuse_interrupted, refuse_unwritable
-from anyrecord._writer import Creating, Writer, warn_of_leftovers
+from anyrecord._targets import Destination, is_folder_name, refuse_interrupted, refuse_unwritable
+from anyrecord._writer import Creating, Writer, check_objects, warn_of_leftovers
+from anyrecord.errors import RecordError
 
-__all__ = ["Target", "cores", "is_folder_target", "plan", "publish"]
+__all__ = ["Target", "check_published", "check_targets", "cores", "is_folder_target", "plan", "publish"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +38,9 @@ class Target:
 
 def is_folder_target(name: str, format: str | None, sharding: tuple[str, int]) -> bool:
     """Whether the target is a folder, which gets one file for each source file."""
-    if not os.path.isdir(name) and not is_folder_name(name):
+    if is_folder_name(name):
+        refuse_web_set(name)
+    elif is_url(name) or not os.path.isdir(name):
         return False
     if format is None:
         raise ValueError(f"{name} is a folder: pass format= to choose the format of the new files")
@@ -50,17 +63,53 @@ def plan(
     With `keep_sources`, no source may be replaced, not even with `overwrite`.
     """
     targets = _one_to_one(files, name, creating, options) if into_folder else [Target(name, files)]
+    check_targets(files, targets, creating, folder=name if into_folder else None, keep_sources=keep_sources)
+    return targets
+
+
+def check_targets(
+    files: list[FileRange], targets: list[Target], creating: Creating, *, folder: str | None, keep_sources: bool = False
+) -> None:
+    """Raises now what would otherwise fail after the last record. Creates the folder of the targets.
+
+    `folder`: where the targets are, if each is made of one source.
+    """
+    if is_url(targets[0].path):
+        _check_objects(files, targets, creating, folder is not None, keep_sources)
+        return
     sharded = creating.sharding[0] != "one"
     paths = [target.path for target in targets]
     for path in paths:
         refuse_interrupted(path, sharded=sharded)
     _refuse_loss(files, paths, creating, keep_sources)
-    if into_folder:
-        os.makedirs(name, exist_ok=True)
+    if folder is not None:
+        os.makedirs(folder, exist_ok=True)
         _refuse_links_out(paths)
     for path in paths:
         refuse_unwritable(path, sharded=sharded)
-    return targets
+
+
+def _check_objects(
+    files: list[FileRange], targets: list[Target], creating: Creating, into_folder: bool, keep_sources: bool
+) -> None:
+    """Raises if an object would be overwritten without permission, or a source replaced by another file's copy."""
+    urls = [target.path for target in targets]
+    to = Destination(urls[0], creating.storage)
+    sources = {file.path: number for number, file in enumerate(files) if not file.is_local}
+    if not into_folder:
+        check_objects(to, creating)
+        replaced = existing_object_shards(to) if creating.sharding[0] != "one" and creating.overwrite else urls
+        for url in replaced:
+            if url in sources and (keep_sources or creating.sharding[0] != "one"):
+                raise ValueError(f"{shown(url)!r} is a source, which is never replaced here; choose another target")
+        return
+    for url in urls:
+        refuse_interrupted_objects(Destination(url, creating.storage), sharded=False)
+    if not creating.overwrite:
+        refuse_existing(existing_objects(urls, to), "it")
+    for number, url in enumerate(urls):
+        if url in sources and (keep_sources or sources[url] != number):
+            raise ValueError(f"{shown(url)!r} is a source and would be replaced; choose another target")
 
 
 def cores() -> int:
@@ -152,8 +201,30 @@ def publish(written: Sequence[Writer], overwrite: bool) -> None:
         written[0]._publish_sealed()
         return
     paths = [writer._path or "" for writer in written]
+    if is_url(paths[0]):
+        to, journal = Destination(paths[0], written[0]._storage), journal_url(paths[0], is_folder=True)
+        publish_objects(written, journal, overwrite, paths, lambda: existing_objects(paths, to))
+        for writer, path in zip(written, paths, strict=True):
+            writer._names = [path]
+        return
     folder = os.path.dirname(paths[0])
     left = _core.publish_set(written, _core.journal_path(folder, True), overwrite, None)
     for writer, path in zip(written, paths, strict=True):
         writer._names = [path]
     warn_of_leftovers(folder or os.curdir, left)
+
+
+def check_published(written: Sequence[Writer], reading: OpenOptions, threads: int) -> None:
+    """Reads published objects again. If their records are not those that were written, deletes them and raises.
+
+    Local files are checked before they are published. An object cannot be read before that.
+    """
+    objects = [writer for writer in written if writer._path is not None and is_url(writer._path)]
+    try:
+        for writer in objects:
+            options = replace(reading, storage=writer._storage, root=None, store=None)
+            writer._check_published(writer._names or [], options, threads)
+    except RecordError:
+        for writer in objects:
+            _core.delete_objects(writer._names or [], list(writer._storage))
+        raise

@@ -57,51 +57,71 @@ def _make(declared: type[T]) -> type[T]:
     def __hash__(self: object) -> int:
         return hash(tuple(getattr(self, name) for name in compared))
 
-    for function in (__repr__, __eq__, __hash__, __setattr__, __delattr__, __reduce__):
+    for function in (__repr__, __eq__, __hash__, __setattr__, __delattr__, __reduce__, __replace__):
         namespace.setdefault(function.__name__, function)
     namespace |= {"__slots__": names, "__match_args__": names, "_fields_with_defaults": fields}
     namespace |= {name: _Asked() for name in _OF_DATACLASSES}
-    made = type(declared.__name__, declared.__bases__, namespace)
-    made.__init__ = _init(made, names, fields)  # type: ignore[misc]
-    return made
+    namespace["__init__"] = _Init(names, fields)
+    return type(declared.__name__, declared.__bases__, namespace)
 
 
 def _as_field(default: object) -> _Field:
     return default if isinstance(default, _Field) else _Field(default)
 
 
-def _init(made: type, names: tuple[str, ...], fields: dict[str, _Field]) -> Callable[..., None]:
-    """`__init__` with the fields as parameters. It is made from text, so that it has their names and is fast."""
-    parameters = ", ".join(f"{name}=_fields[{name!r}].default" if name in fields else name for name in names)
-    # A slot can be set, unlike an attribute of a frozen object.
-    slots = {f"_set_{name}": vars(made)[name].__set__ for name in names}
-    lines = [f"_set_{name}(self, {name})" for name in names]
-    if "__post_init__" in vars(made):
-        lines.append("self.__post_init__()")
-    body = "\n  ".join(lines)
-    text = f"def make(_fields, {', '.join(slots)}):\n def __init__(self, {parameters}):\n  {body}\n return __init__"
-    functions: dict[str, Any] = {}
-    exec(text, vars(sys.modules[made.__module__]), functions)  # only names of our own fields are in it
-    init: Callable[..., None] = functions["make"](fields, **slots)
-    init.__annotations__ = {**made.__annotations__, "return": None}
-    init.__qualname__ = f"{made.__qualname__}.__init__"
-    return init
+class _Init:
+    """`__init__`, with the fields as parameters. It is compiled at its first use, because compiling is slow."""
+
+    def __init__(self, names: tuple[str, ...], fields: dict[str, _Field]) -> None:
+        self._names, self._fields = names, fields
+
+    def __set_name__(self, made: type, name: str) -> None:
+        self._made = made
+
+    def __get__(self, value: object, kind: type) -> Any:
+        init = self._made.__init__ = self._compiled(self._made)  # type: ignore[misc]
+        return init if value is None else init.__get__(value)
+
+    def _compiled(self, made: type) -> Callable[..., None]:
+        names, fields = self._names, self._fields
+        parameters = ", ".join(f"{name}=_fields[{name!r}].default" if name in fields else name for name in names)
+        # A slot can be set, unlike an attribute of a frozen object.
+        slots = {f"_set_{name}": vars(made)[name].__set__ for name in names}
+        lines = [f"_set_{name}(self, {name})" for name in names]
+        if "__post_init__" in vars(made):
+            lines.append("self.__post_init__()")
+        body = "\n  ".join(lines)
+        text = f"def make(_fields, {', '.join(slots)}):\n def __init__(self, {parameters}):\n  {body}\n return __init__"
+        functions: dict[str, Any] = {}
+        exec(text, vars(sys.modules[made.__module__]), functions)  # only names of our own fields are in it
+        init: Callable[..., None] = functions["make"](fields, **slots)
+        init.__annotations__ = {**made.__annotations__, "return": None}
+        init.__qualname__ = f"{made.__qualname__}.__init__"
+        return init
 
 
-def _names(made: type) -> tuple[str, ...]:
-    return vars(made)["__slots__"]  # type: ignore[no-any-return]
+def _names(kind: type) -> tuple[str, ...]:
+    return kind.__match_args__  # type: ignore[attr-defined,no-any-return]
 
 
 def __setattr__(self: object, name: str, value: object) -> None:
-    raise AttributeError(f"cannot change {name!r} of a {type(self).__name__}", name=name, obj=self)
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot change {name!r} of a {type(self).__name__}")
 
 
 def __delattr__(self: object, name: str) -> None:
-    raise AttributeError(f"cannot delete {name!r} of a {type(self).__name__}", name=name, obj=self)
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot delete {name!r} of a {type(self).__name__}")
 
 
 def __reduce__(self: object) -> tuple[type, tuple[object, ...]]:
     return type(self), tuple(getattr(self, name) for name in _names(type(self)))
+
+
+def __replace__(self: T, /, **changes: object) -> T:
+    return _replace(self, **changes)
 
 
 _OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__")
@@ -111,11 +131,12 @@ class _Asked:
     """What `dataclasses` looks for in its classes. It is made when it is asked for: then `dataclasses` is imported."""
 
     def __set_name__(self, made: type, name: str) -> None:
-        self._name = name
+        self._made, self._name = made, name
 
-    def __get__(self, value: object, made: type) -> object:
+    def __get__(self, value: object, kind: type) -> object:
         import dataclasses
 
+        made = self._made
         with_defaults: dict[str, _Field] = vars(made)["_fields_with_defaults"]
         fields = [
             (name, made.__annotations__[name], dataclasses.field(**vars(with_defaults[name])))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +10,9 @@ from fnmatch import translate
 from re import Pattern
 from re import compile as compile_pattern
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, SupportsIndex, TypeAlias
 
+from anyrecord import _core
 from anyrecord._listing import Listing, Tree, walk
 from anyrecord._locations import StrPath
 from anyrecord._records import Records
@@ -47,15 +47,32 @@ class Folder(Mapping[str, bytes]):
 
     `path` is a file that `anyrecord.pack` or FFRecord's own `pack_folder` wrote. Its listing is read as data and never
     unpickled. A listing that holds anything but names and record numbers raises `FormatError`. `checksums=False` reads
-    without checking hashes. The path can be a URL; `storage` is that of `open`.
+    without checking hashes. The path can be a URL; `storage`, `cache` and `cache_folder_bytes` are those of `open`.
 
     Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a`, `a` and `a/b`. A path that begins
     with `/` or contains `..` is never found. You can use a `Folder` from many threads and in forked children, and you
     can pickle it.
     """
 
-    def __init__(self, path: StrPath, *, checksums: bool = True, storage: Storage | None = None) -> None:
-        self._load(open_records(path, format="ffrecord", checksums=checksums, storage=storage))
+    def __init__(
+        self,
+        path: StrPath,
+        *,
+        checksums: bool = True,
+        storage: Storage | None = None,
+        cache: StrPath | None = None,
+        cache_folder_bytes: SupportsIndex | None = None,
+    ) -> None:
+        self._load(
+            open_records(
+                path,
+                format="ffrecord",
+                checksums=checksums,
+                storage=storage,
+                cache=cache,
+                cache_folder_bytes=cache_folder_bytes,
+            )
+        )
 
     def _load(self, records: Records) -> None:
         self._records = records
@@ -73,7 +90,7 @@ class Folder(Mapping[str, bytes]):
             # The last record ends where the file ends.
             offset = records._source.descriptions()[-1][3] - len(record)
             self._listing = Listing.parse(record, path=path, number=len(records) - 1, offset=offset)
-            self._digest = hashlib.sha1(record, usedforsecurity=False).hexdigest()
+            self._digest = _core.sha1(record)
         except BaseException:
             records.close()
             raise

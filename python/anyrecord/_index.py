@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from anyrecord import _core
 from anyrecord._calls import Progress
-from anyrecord._locations import StrPath
+from anyrecord._locations import StrPath, is_url, shown
 from anyrecord._options import open_options
-from anyrecord._paths import expand
-from anyrecord._targets import target_path
+from anyrecord._paths import expand, size_of, with_sizes
+from anyrecord._stores import Storage
 from anyrecord._temporaries import remove_silently
 
 __all__ = ["build_index"]
@@ -21,6 +20,7 @@ def build_index(
     *,
     format: str | None = None,
     progress: Callable[[int, int], object] | None = None,
+    storage: Storage | None = None,
 ) -> list[str]:
     """Writes index files for RecordIO and TFRecord files, and returns the paths of all index files.
 
@@ -39,23 +39,24 @@ def build_index(
 
     Files of formats that have a table need no index and are skipped. So are compressed TFRecord files, which must be
     decompressed from the beginning anyway. `progress(done, total)` is called with bytes of data after each file.
+
+    A source can be a URL, with `storage` as for `open`. The index is then an object beside it.
     """
-    options = open_options(format=format)
-    if isinstance(source, Iterator):
-        source = list(source)
-    for path in [source] if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable) else source:
-        if isinstance(path, str | os.PathLike):  # `expand` refuses anything else
-            target_path(path)
-    files = expand(source, options)
-    paths = list(dict.fromkeys(file.path for file in files))
-    sizes = [os.path.getsize(path) for path in paths]
-    found, done, report = [], 0, Progress(progress, sum(sizes))
-    for path, size in zip(paths, sizes, strict=True):
+    options = open_options(format=format, storage=storage)
+    if options.store is not None:
+        raise ValueError(
+            f"storage= cannot be a {type(storage).__name__} to write to: pass a URL and a dict of options, or build "
+            "the index of a local copy"
+        )
+    files = {file.path: file for file in with_sizes(expand(source, options), options)}
+    sizes = {path: size_of(file) for path, file in files.items()}
+    found, done, report = [], 0, Progress(progress, sum(sizes.values()))
+    for path, size in sizes.items():
         index = _core.build_index(path, options)
         if index is not None:
-            found.append(os.fspath(index))
+            found.append(shown(index))
         done += size
         report(done)
     # An index that was not finished is worth nothing: it is built from the data.
-    remove_silently(found)
+    remove_silently(index for index in found if not is_url(index))
     return found

@@ -153,20 +153,17 @@ def same_file(path: str) -> str:
 
 
 def refuse_url(text: str) -> None:
-    """Raises ValueError if `text` is a URL, except `file://`. Nothing writes to URLs.
+    """Raises ValueError if `text` is a URL, except `file://`, where only a local path is possible.
 
     >>> refuse_url("data/train.ffr")
     >>> refuse_url("C:/data/train.ffr")
     >>> refuse_url("gs://bucket/train.ffr")
     Traceback (most recent call last):
-    ValueError: 'gs://bucket/train.ffr' is a URL: writing to gs:// is not supported yet; write to a local path, and ...
+    ValueError: 'gs://bucket/train.ffr' is a URL, but here only a local path is possible
     """
     match = _URL.match(text)
-    if match is not None and (scheme := match[1].lower()) != "file":
-        raise ValueError(
-            f"{shown(text)!r} is a URL: writing to {scheme}:// is not supported yet; "
-            "write to a local path, and upload the file"
-        )
+    if match is not None and match[1].lower() != "file":
+        raise ValueError(f"{shown(text)!r} is a URL, but here only a local path is possible")
 
 
 def refuse_mangled_url(path: os.PathLike[str]) -> None:

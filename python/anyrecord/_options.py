@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, SupportsIndex, TypeAlias
 
 from anyrecord import _core
 from anyrecord._dataclasses import dataclass, field
+from anyrecord._locations import StrPath, is_url, shown, text_of
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 from anyrecord._store_files import StoreFiles
 from anyrecord._stores import Root, Storage, resolve
@@ -20,6 +23,8 @@ OnError: TypeAlias = Literal["raise", "skip", "replace"] | Callable[[Any], bytes
 Both have the attributes `path`, `offset` and `record`, which type checkers do not know of an `OSError`.
 """
 
+_LEAST_CACHE = (1 << 20) + 4096
+"""The room for one block on a disk."""
 _MOST_OPEN_FILES = 2**20
 """More files than any system lets one process open."""
 
@@ -64,6 +69,8 @@ class OpenOptions:
     open_files: int
     cache_bytes: int
     threads: int | None
+    cache: tuple[str, int | None] | None = None
+    """The folder of the local cache, and its limit."""
     on_error: OnError = "raise"
     max_errors: int | None = None
     reads_on: bool = False
@@ -87,6 +94,8 @@ def open_options(
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
     storage: Storage | None = None,
+    cache: StrPath | None = None,
+    cache_folder_bytes: SupportsIndex | None = None,
 ) -> OpenOptions:
     """Checks the keywords and returns them as one object."""
     mark_worker_process()
@@ -109,6 +118,12 @@ def open_options(
     if max_errors is not None and on_error == "raise":
         raise ValueError("max_errors= needs on_error='skip', on_error='replace' or a function")
     stores = resolve(storage)
+    if cache is not None and stores.store is not None:
+        warnings.warn(
+            f"cache= has no effect on files of this {type(storage).__name__}; pass URLs, with storage= as a dict",
+            RuntimeWarning,
+            stacklevel=4,
+        )
     return OpenOptions(
         format=format,
         checksums=bool(checksums),
@@ -123,10 +138,26 @@ def open_options(
         on_error=on_error,
         max_errors=max_errors,
         reads_on=on_error != "raise",
+        cache=_cache(cache, cache_folder_bytes),
         storage=stores.options,
         root=stores.root,
         store=stores.store,
     )
+
+
+def _cache(folder: StrPath | None, limit: SupportsIndex | None) -> tuple[str, int | None] | None:
+    """The folder of the local cache as an absolute path, so that it means the same in another process."""
+    limit = optional_number("cache_folder_bytes", limit, _LEAST_CACHE, MOST_COUNT)
+    if folder is None:
+        if limit is not None:
+            raise ValueError("cache_folder_bytes= needs cache=; pass the folder of the cache, too")
+        return None
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"cache= takes the path of a folder, not {type(folder).__name__}")
+    text = text_of(folder)
+    if not text or is_url(text):
+        raise ValueError(f"cache={shown(text)!r} is not valid: it must be the path of a local folder")
+    return os.path.abspath(text), limit
 
 
 def mark_worker_process() -> None:

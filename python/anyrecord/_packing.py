@@ -11,8 +11,9 @@ from collections.abc import Callable
 from anyrecord import _core
 from anyrecord._calls import Progress
 from anyrecord._listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
-from anyrecord._locations import StrPath, scheme_of, shown, text_of
-from anyrecord._targets import refuse_unwritable, target_path
+from anyrecord._locations import StrPath, scheme_of, shown, split_query, text_of
+from anyrecord._stores import Storage
+from anyrecord._targets import destination, refuse_unwritable
 from anyrecord._writer import create
 
 __all__ = ["pack"]
@@ -25,6 +26,7 @@ def pack(
     overwrite: bool = False,
     durable: bool = True,
     progress: Callable[[int, int], object] | None = None,
+    storage: Storage | None = None,
 ) -> None:
     """Stores a folder and everything in it as one FFRecord file. Read the file with `anyrecord.Folder`.
 
@@ -50,18 +52,26 @@ def pack(
     - `overwrite=True` replaces an existing file when the new one is complete.
     - `durable=False` does not wait until the data is on disk.
     - `progress(done, total)` is called with bytes after each file, and once at the end.
+    - `storage`: the `storage` of `create`, if the target is a URL.
     """
-    folder, name = text_of(source), target_path(target)
+    folder, to = text_of(source), destination(target, storage)
+    name = to.name
     if scheme_of(folder) is not None:
         raise ValueError(f"{shown(folder)!r} is a URL, but only a local folder can be packed")
-    _refuse_inside(folder, name)
-    if _core.format_of_suffix(name) not in (None, "ffrecord"):
-        raise ValueError(f"{name!r} has the suffix of another format, but a packed folder is FFRecord; use .ffr")
-    refuse_unwritable(name, sharded=False)
+    if not to.is_url:
+        _refuse_inside(folder, name)
+    if _core.format_of_suffix(split_query(name)[0]) not in (None, "ffrecord"):
+        raise ValueError(f"{shown(name)!r} has the suffix of another format, but a packed folder is FFRecord; use .ffr")
+    if not to.is_url:
+        refuse_unwritable(name, sharded=False)
     files = _Files()
     files.scan(folder, files.tree, (), 0)
     report = Progress(progress, sum(files.sizes))
-    with create(name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=len(files.paths) + 1) as out:
+    count = len(files.paths) + 1
+    options = dict(to.storage) if to.is_url else None
+    with create(
+        name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=count, storage=options
+    ) as out:
         out._advice = "wait for pack to return before the program ends"
         done = 0
         for path, size in zip(files.paths, files.sizes, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import warnings
@@ -69,6 +68,8 @@ def open(
     on_error: OnError = "raise",
     max_errors: SupportsIndex | None = None,
     storage: Storage | None = None,
+    cache: StrPath | None = None,
+    cache_folder_bytes: SupportsIndex | None = None,
 ) -> Records:
     """Opens record files as one sequence of records.
 
@@ -109,6 +110,10 @@ def open(
     - `storage`: how to reach files that are not local. A dict has options of the store (`{"region": "eu-west-1"}`) and
       of reading (`{"max_requests": 16}`), by the names that the `object_store` crate and obstore have. An obstore store
       or an fsspec file system is used itself, and paths are relative to it.
+    - `cache`: a local folder for what is read from URLs, so that it is fetched once. All processes of a host can share
+      it. Local files are read as they are.
+    - `cache_folder_bytes`: the most bytes that this folder takes on its disk. What was not used for longest is deleted.
+      The default is 90 % of what is free.
 
     A path can be a URL: `s3://`, `gs://`, `az://`, `abfs://`, `abfss://`, `http://`, `https://`, `file://` or
     `memory://`. Credentials come from the environment, as for other programs of the provider, or from `storage`:
@@ -126,6 +131,8 @@ def open(
         on_error=on_error,
         max_errors=max_errors,
         storage=storage,
+        cache=cache,
+        cache_folder_bytes=cache_folder_bytes,
     )
     expected = optional_number("expected_records", expected_records, 0, MOST_COUNT)
     try:
@@ -157,7 +164,7 @@ def _warn_of_search(records: Records) -> None:
         what = "a file of" if files == 1 else f"{files} files of together"
         warnings.warn(
             f"opening searched {what} {counts['searched_bytes']:,} bytes for records, because the format has no table; "
-            "build side indexes of local copies with anyrecord.build_index, and upload them into the same folder "
+            "write side indexes into the same folder with anyrecord.build_index "
             f"({'.' + name + '.index'!r} for {name!r})",
             stacklevel=3,
         )
@@ -431,7 +438,7 @@ class Records(_core.Records, Sequence[bytes]):
         files = self._source.files()
         named = [(absolute or name, *rest) for name, *rest, absolute in files]
         identity = repr((named, self._source.view_numbers()))
-        digest = hashlib.sha1(identity.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
+        digest = _core.sha1(identity.encode(errors="surrogatepass"))
         plural = "" if len(files) == 1 else "s"
         return f"<anyrecord.Records: {len(self)} records, {len(files)} {self.format} file{plural}, sha1 {digest}>"
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import suppress
 from typing import Literal
 
 from anyrecord import _core
 from anyrecord._calls import add_note
+from anyrecord._copy import left_files, left_objects, remove_left_objects
 from anyrecord._dataclasses import dataclass
-from anyrecord._locations import StrPath
+from anyrecord._locations import StrPath, is_web, shown
+from anyrecord._object_sets import journal_url, refuse_interrupted_objects
 from anyrecord._publishing import journals_in, refuse_unfinished_file, refuse_unfinished_matches
 from anyrecord._salvage import Salvaged, salvage
 from anyrecord._shard_names import shard_paths
-from anyrecord._targets import target_path
+from anyrecord._stores import Storage
+from anyrecord._targets import Destination, destination, is_folder_name, target_path
 from anyrecord._temporaries import Found, Temporary, find, search
 from anyrecord.errors import FormatError
 
@@ -46,6 +50,7 @@ def recover(
     keep: Literal["old", "new"] | None = None,
     remove: bool = True,
     salvage_to: StrPath | None = None,
+    storage: Storage | None = None,
 ) -> Recovered:
     """Puts in order what killed writers of `path` left: an interrupted publish, and temporary files.
 
@@ -74,13 +79,24 @@ def recover(
     - while a running process publishes the set;
     - if publishing was interrupted and you did not pass `keep`;
     - if files of the set to keep are missing.
+
+    **Objects.** `path` can be a URL, with `storage` as for `create`. A folder is a URL that ends in a slash. A store
+    has no locks, so the error without `keep` says which process on which machine publishes the set, and since when.
+    `keep` is your word that this process is gone. `keep="old"` is possible as long as no old object was replaced. A
+    killed writer leaves no temporary files in a store, but parts that nobody sees. A lifecycle rule of the bucket
+    removes them. `keep="old"` also removes what an unfinished `copy` left to continue with.
     """
-    name = target_path(path)
+    to = destination(path, storage)
+    name = to.name
     if keep not in (None, "old", "new"):
         raise ValueError(f"keep={keep!r} is not valid: it must be 'old' or 'new'")
     saved = None if salvage_to is None else target_path(salvage_to)
     if saved is not None and _core.format_of_suffix(saved) is None:
         raise ValueError(f"salvage_to={saved!r} is not valid: it needs the suffix of a format, such as '.ffr'")
+    if to.is_url:
+        if saved is not None:
+            raise ValueError("salvage_to= is for local files: a store keeps no unfinished file that could be read")
+        return _recover_objects(to, keep)
     is_folder = os.path.isdir(name)
     # An absolute path, so error messages are clear without knowing the working directory.
     name = os.path.abspath(name)
@@ -88,13 +104,69 @@ def recover(
     if paths is None:
         _refuse_other_names(name, is_folder)
     found = _temporaries(name, is_folder, remove=remove and saved is None)
+    alive = [file.temporary.path for file in found if file.temporary.state == "alive"]
+    copies = _copies(name, is_folder, alive, remove=remove and saved is None)
     return Recovered(
         interrupted=paths is not None,
         kept=None if paths is None else keep,
         paths=tuple(paths or ()),
-        temporaries=tuple(file.temporary for file in found),
+        temporaries=(*(file.temporary for file in found), *copies),
         salvaged=() if saved is None else _salvage(found, saved),
     )
+
+
+def _recover_objects(to: Destination, keep: Literal["old", "new"] | None) -> Recovered:
+    name, storage = re.sub("@[0-9]+$", "", to.name), list(to.storage)
+    is_folder = is_folder_name(name)
+    urls = None
+    if not is_web(name):  # which has no journals
+        urls = _core.recover_objects(
+            journal_url(name, is_folder=is_folder), None if keep is None else keep == "new", storage
+        )
+    if urls is None and not is_folder and not is_web(name):
+        # The object, or the set, may be one of those that appear together in a folder. The error names the folder.
+        refuse_interrupted_objects(Destination(name, to.storage), sharded=False)
+        refuse_interrupted_objects(Destination(name, to.storage), sharded=True)
+    kept = None if urls is None else keep
+    return Recovered(
+        interrupted=urls is not None,
+        kept=kept,
+        paths=tuple(shown(url) for url in urls or ()),
+        temporaries=() if is_web(name) else _object_copies(Destination(name, to.storage), is_folder, keep),
+    )
+
+
+def _object_copies(to: Destination, is_folder: bool, keep: Literal["old", "new"] | None) -> tuple[Temporary, ...]:
+    """What unfinished copies left. It is removed with `keep="old"`: only then the user says that they do not run."""
+    left = left_objects(to, is_folder=is_folder)
+    if keep == "old":
+        remove_left_objects([url for url, _ in left], list(to.storage))
+    state: Literal["removed", "unknown"] = "removed" if keep == "old" else "unknown"
+    why = None if keep == "old" else "a copy that runs, or that the same call continues; keep='old' removes it"
+    return tuple(Temporary(path=shown(url), bytes=size, state=state, why=why) for url, size in left)
+
+
+def _copies(path: str, is_folder: bool, alive: list[str], *, remove: bool) -> list[Temporary]:
+    """What unfinished copies left. A copy that runs keeps its own, which are other names of its files `alive`."""
+    known = set()
+    for file in alive:
+        with suppress(OSError):
+            known.add(_identity(os.stat(file)))
+    found = []
+    for left in left_files(path, is_folder=is_folder):
+        with suppress(FileNotFoundError):
+            about = os.stat(left)
+            if _identity(about) in known:
+                found.append(Temporary(path=left, bytes=about.st_size, state="alive"))
+                continue
+            if remove:
+                os.unlink(left)
+            found.append(Temporary(path=left, bytes=about.st_size, state="removed" if remove else "stale"))
+    return found
+
+
+def _identity(about: os.stat_result) -> tuple[int, int]:
+    return about.st_dev, about.st_ino
 
 
 def _refuse_other_names(path: str, is_folder: bool) -> None:

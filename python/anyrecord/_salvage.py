@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, SupportsIndex, Unpack
 
 from anyrecord import _core
 from anyrecord._calls import Progress
-from anyrecord._copying import Target, cores, is_folder_target, plan, publish
+from anyrecord._copying import Target, check_published, cores, is_folder_target, plan, publish
 from anyrecord._dataclasses import dataclass, replace
 from anyrecord._locations import StrPath, shown
 from anyrecord._mapped import MappedRecords
@@ -19,7 +19,7 @@ from anyrecord._paths import FileRange, expand, size_of, with_sizes
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Openable, Records
 from anyrecord._stores import Storage
-from anyrecord._targets import target_path
+from anyrecord._targets import Destination, destination
 from anyrecord._writer import (
     Creating,
     FormatOptions,
@@ -112,6 +112,7 @@ def salvage(
     source_format: str | None = None,
     limits: Limits | None = None,
     storage: Storage | None = None,
+    target_storage: Storage | None = None,
     **options: Unpack[FormatOptions],
 ) -> Salvaged:
     """Saves every record that can still be read from damaged, truncated or unfinished files, in order.
@@ -144,7 +145,9 @@ def salvage(
     - `threads`: how many threads decode, and how many encode. By default all cores are used.
     - `progress(done, total)` is called from time to time. It counts bytes of the sources.
     - `limits`: the limits of `open`. What is over a limit is skipped.
-    - `storage`: the `storage` of `open`. The source can be a URL. The target is always a local path.
+    - `storage`: the `storage` of `open`, if the source is a URL.
+    - `target_storage`: the `storage` of `create`, if the target is a URL. Its records are compared after it is
+      published.
 
     One damaged byte costs at most one chunk. For FFRecord and TFRecord it costs at most one record, but from a TFRecord
     file that is compressed as a whole, only what comes before the damage can be read. Memory use does not grow with the
@@ -153,7 +156,8 @@ def salvage(
     Every saved record is proved by a checksum. Blocks that the disk cannot read count as damaged.
     """
     refuse_unknown_options("salvage", options)
-    name = target_path(target) if isinstance(target, str | os.PathLike) else None
+    to = destination(target, target_storage) if isinstance(target, str | os.PathLike) else Destination("")
+    name = to.name if isinstance(target, str | os.PathLike) else None
     if progress is not None and not callable(progress):
         raise TypeError(f"progress needs a function, not {type(progress).__name__}")
     if isinstance(source, Records | MappedRecords):
@@ -192,6 +196,8 @@ def salvage(
         sharding=sharding,
         num_records=None,
         tally=True,
+        storage=to.storage,
+        in_set=into_folder,
     )
     run = _Run(source, files, saving, progress)
     if name is None:
@@ -260,6 +266,7 @@ class _Run:
                     written.append(writer)
                     before += _size(target.files)
             publish(written, creating.overwrite)
+            check_published(written, self.saving.reading, creating.threads or 0)
         finally:
             for writer in written:
                 writer._discard()  # does nothing if the writer has published

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final
 
 from anyrecord import _core
+from anyrecord._locations import is_url
 from anyrecord._trees import Entry, Tree
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "shard_name",
     "shard_paths",
     "shard_sets",
+    "shards_among",
 ]
 
 RECORD_SUFFIXES: Final[dict[str, str]] = dict(_core.suffixes())
@@ -56,7 +58,11 @@ def shard_paths(path: str, count: int) -> list[str]:
     """
     if count < 1:
         raise ValueError(f"the number of shards must be at least 1, not {count}")
-    folder, name = os.path.split(path)
+    if is_url(path):
+        folder, slash, name = path.rpartition("/")
+        folder += slash
+    else:
+        folder, name = os.path.split(path)
     if not name:
         raise ValueError(f"{path!r} has no file name to number; pass one such as 'train.array_record'")
     prefix, suffix = _split_suffix(name)
@@ -98,20 +104,26 @@ def existing_shards(path: str) -> list[str]:
     Overwriting `path` must replace all of them, so shards of incomplete sets and broken links are included.
     """
     folder, name = os.path.split(path)
-    own = _split_suffix(name)
-    found: list[tuple[int, int, str]] = []
     try:
         entries = os.scandir(folder or os.curdir)
     except FileNotFoundError:
         return []
     with entries:
-        for entry in entries:
-            match = SHARD.fullmatch(entry.name)
-            if match is None or (match[1], match[4]) != own or entry.is_dir():
-                continue
-            index, count = int(match[2]), int(match[3])
-            if index < count and entry.name == shard_name(own[0], index, count, own[1]):
-                found.append((count, index, os.path.join(folder, entry.name)))
+        named = ((entry.name, os.path.join(folder, entry.name)) for entry in entries if not entry.is_dir())
+        return shards_among(name, named)
+
+
+def shards_among(name: str, entries: Iterable[tuple[str, str]]) -> list[str]:
+    """The paths of those files, `(name, path)` each, that `shard_paths(name, count)` names for any count."""
+    own = _split_suffix(name)
+    found: list[tuple[int, int, str]] = []
+    for other, path in entries:
+        match = SHARD.fullmatch(other)
+        if match is None or (match[1], match[4]) != own:
+            continue
+        index, count = int(match[2]), int(match[3])
+        if index < count and other == shard_name(own[0], index, count, own[1]):
+            found.append((count, index, path))
     return [shard for _, _, shard in sorted(found)]
 
 

@@ -29,6 +29,14 @@ class Stats:
     """Bytes that were in memory when they were needed, because they were fetched ahead."""
     readahead_bytes: int
     """Bytes that were fetched ahead. Without hits, they were fetched for nothing."""
+    cache_hits: int
+    """Reads that the local cache served (`cache=`). A read is a record, a chunk or a part of a table."""
+    cache_misses: int
+    """Reads that needed a server although there is a local cache."""
+    cache_bytes: int
+    """Bytes that came from the local cache."""
+    cache_damaged: int
+    """Blocks of the local cache that were not what they should be. They were deleted and fetched again."""
 
     @classmethod
     def _of(cls, counts: Mapping[str, int]) -> Stats:
@@ -40,4 +48,8 @@ class Stats:
             waited_seconds=counts["waited_us"] / 1e6,
             readahead_hits=counts["readahead_hits"],
             readahead_bytes=counts["readahead_bytes"],
+            cache_hits=counts["cache_hits"],
+            cache_misses=counts["cache_misses"],
+            cache_bytes=counts["cache_bytes"],
+            cache_damaged=counts["cache_damaged"],
         )

@@ -9,8 +9,9 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from anyrecord._dataclasses import dataclass
 from anyrecord._locations import is_url, redacted, shown
 from anyrecord.errors import FormatError
 
@@ -28,7 +29,8 @@ _TOGETHER = 16
 """Objects whose sizes are asked for at the same time."""
 
 
-class _Known(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Known:
     size: int
     tag: object
     """What is different if the object was replaced. None if the store has nothing of that kind."""

@@ -5,12 +5,50 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import NamedTuple
 
 from anyrecord import _core
-from anyrecord._locations import StrPath, refuse_url, text_of
+from anyrecord._locations import StrPath, is_url, refuse_url, shown, text_of
 from anyrecord._shard_names import set_name, shard_paths
+from anyrecord._stores import Pairs, Storage, resolve
 
-__all__ = ["is_folder_name", "refuse_folder_name", "refuse_interrupted", "refuse_unwritable", "target_path"]
+__all__ = [
+    "Destination",
+    "destination",
+    "is_folder_name",
+    "refuse_folder_name",
+    "refuse_interrupted",
+    "refuse_unwritable",
+    "target_path",
+]
+
+
+class Destination(NamedTuple):
+    """Where to write."""
+
+    name: str
+    """A local path, or a URL."""
+    storage: Pairs = ()
+    """The options of the store of a URL."""
+
+    @property
+    def is_url(self) -> bool:
+        return is_url(self.name)
+
+
+def destination(path: StrPath, storage: Storage | None = None) -> Destination:
+    """What a user passed to write to. Raises ValueError for a scheme or a store that cannot be written to."""
+    stores = resolve(storage)
+    if stores.store is not None:
+        raise ValueError(
+            f"storage= cannot be a {type(storage).__name__} to write to: open the file with it and pass the file "
+            "object, or pass a URL and a dict of options"
+        )
+    name = text_of(path) if stores.root is None else stores.root.path(path)
+    if not is_url(name):
+        return Destination(name)
+    _core.check_url(name)  # raises if it names no bucket
+    return Destination(name, stores.options)
 
 
 _LONGEST_HIDDEN_NAME = ".{name:.40}.samples.tfrecord.xxxxxxxxxxxxxxxx_xxxxxxxxxxxxxxxxxxxx_999999s_nolock.tmp"
@@ -18,7 +56,7 @@ _LONGEST_HIDDEN_NAME = ".{name:.40}.samples.tfrecord.xxxxxxxxxxxxxxxx_xxxxxxxxxx
 
 
 def target_path(path: StrPath) -> str:
-    """Returns the local path that a user passed. Raises ValueError for a URL, except `file://`."""
+    """Returns the local path that a user passed, where only that is possible. Raises ValueError for other URLs."""
     text = os.fspath(path)
     if isinstance(text, str):
         refuse_url(text)
@@ -33,7 +71,8 @@ def is_folder_name(path: str) -> bool:
 def refuse_folder_name(path: str) -> None:
     """Raises IsADirectoryError if a path can only name a folder."""
     if is_folder_name(path):
-        raise IsADirectoryError(errno.EISDIR, "a path that ends in a slash is a folder; pass the path of a file", path)
+        text = "a path that ends in a slash is a folder; pass the path of a file"
+        raise IsADirectoryError(errno.EISDIR, text, shown(path))
 
 
 def refuse_unwritable(path: str, *, sharded: bool) -> None:
@@ -75,7 +114,7 @@ def _mode(path: str) -> int | None:
 
 
 def refuse_interrupted(path: str, *, sharded: bool) -> None:
-    """Raises PublishError if publishing the file, or its shards, was interrupted. A publish that runs is no error."""
+    """Raises PublishError if publishing a local file, or its shards, was interrupted. One that runs is no error."""
     folder, name = os.path.split(path)
     if sharded and os.path.lexists(own := _core.journal_path(path, False)):
         _core.refuse_interrupted(own)

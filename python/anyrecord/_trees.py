@@ -122,7 +122,10 @@ LOCAL = LocalTree()
 
 
 class ObjectTree:
-    """Objects. Folders exist only as prefixes of their names. Nothing is ever half published."""
+    """Objects. Folders exist only as prefixes of their names.
+
+    A set that is being published has a journal among its objects, so the listing that finds them finds it, too.
+    """
 
     is_local = False
 
@@ -177,15 +180,20 @@ class ObjectTree:
         return bool(files or folders)
 
     def glob(self, pattern: str) -> Found:
-        store, name = self.parts(pattern)
-        names = name.split("/")
-        fixed = next((at for at, part in enumerate(names) if _MAGIC.search(part)), len(names) - 1)
-        wanted = tuple(map(self.pattern, names[fixed:]))
-        files, folders = self._below(store + "/".join(names[:fixed]), deep=len(wanted) > 1 or wanted == ("**",))
+        wanted, files, folders = self._candidates(pattern)
         matches = [entry for entry in files if _matches(tuple(entry.name.split("/")), wanted)]
         found = [Entry(entry.name.rpartition("/")[2], entry.path, entry.size) for entry in matches]
         found.sort(key=lambda entry: entry.path)
         return Found(found, any(_matches((folder,), wanted) for folder in folders))
+
+    def _candidates(self, pattern: str) -> tuple[tuple[str, ...], list[Entry], list[str]]:
+        """What the names below a folder have to match, the files there, and the folders."""
+        store, name = self.parts(pattern)
+        names = name.split("/")
+        fixed = next((at for at, part in enumerate(names) if _MAGIC.search(part)), len(names) - 1)
+        wanted = tuple(map(self.pattern, names[fixed:]))
+        deep = len(wanted) > 1 or wanted == ("**",)
+        return wanted, *self._below(store + "/".join(names[:fixed]), deep=deep)
 
     def _below(self, folder: str, *, deep: bool) -> tuple[list[Entry], list[str]]:
         """What is in a folder, by names that are relative to it. Each folder is listed once."""
@@ -207,14 +215,34 @@ class ObjectTree:
     def _name(self, folder: str) -> str:
         return self.plain(self.parts(folder)[1].rstrip("/"))
 
+    def journal(self, path: str) -> tuple[list[str], BaseException] | None:
+        """The names in a journal, and the error for whoever needs one of them. None if it is gone."""
+        raise NotImplementedError
+
     def refuse_unfinished(self, folder: str, concerns: Callable[[str], object] | None = None) -> None:
-        pass
+        for entry in self.entries(folder):
+            if _is_journal(entry.name) and (found := self.journal(entry.path)):
+                names, error = found
+                if concerns is None or any(concerns(name) for name in names):
+                    raise error
 
     def refuse_unfinished_file(self, path: str) -> None:
-        pass
+        folder, wanted = self.split(path)
+        with suppress(OSError):  # a web server that lists nothing
+            of_set = {entry.path for entry in self.entries(folder) if entry.name == f".{wanted}.publish"}
+            for journal in of_set:
+                if found := self.journal(journal):
+                    raise found[1]
+            self.refuse_unfinished(folder, lambda name: name == wanted)
 
     def refuse_unfinished_matches(self, pattern: str) -> None:
-        pass
+        wanted, files, _ = self._candidates(pattern)
+        for entry in files:
+            *folders, name = entry.name.split("/")
+            if _is_journal(name) and (found := self.journal(entry.path)):
+                names, error = found
+                if any(_matches((*folders, other), wanted) for other in names):
+                    raise error
 
 
 class UrlTree(ObjectTree):
@@ -259,6 +287,9 @@ class UrlTree(ObjectTree):
             )
             raise OSError(error.errno or errno.EIO, text, shown(folder)) from None
 
+    def journal(self, path: str) -> tuple[list[str], BaseException] | None:
+        return _core.read_object_journal(path, self._options)
+
     def _literal(self, url: str) -> str:
         """A URL that is no pattern. The core does not quote the characters of patterns."""
         if not self._is_web or not _MAGIC.search(url):
@@ -290,6 +321,20 @@ class StoreTree(ObjectTree):
         with suppress(FileNotFoundError):
             return self._store.list(folder, deep)
         return [], []
+
+    def journal(self, path: str) -> tuple[list[str], BaseException] | None:
+        name = self._store.named(path)
+        try:
+            data = bytes(self._store.read(name, [(0, self._store.size(name))])[0])
+        except FileNotFoundError:
+            return None
+        folder, slash, base = name.rpartition("/")
+        target = folder + slash + ("" if base == ".anyrecord-folder.publish" else base[1 : -len(".publish")])
+        return _core.parse_object_journal(name, target, data)
+
+
+def _is_journal(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".publish")
 
 
 def _unquoted(name: str) -> str:

@@ -12,12 +12,21 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self, SupportsIndex, TypedDict
 
 from anyrecord import _core
-from anyrecord._dataclasses import dataclass
-from anyrecord._locations import StrPath
+from anyrecord._dataclasses import dataclass, replace
+from anyrecord._locations import StrPath, is_url, shown, split_query
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, integer, optional_number
+from anyrecord._object_sets import (
+    existing_object_shards,
+    journal_url,
+    publish_objects,
+    refuse_existing,
+    refuse_interrupted_objects,
+    refuse_web_set,
+)
 from anyrecord._options import mark_worker_process
 from anyrecord._shard_names import existing_shards, shard_paths
-from anyrecord._targets import refuse_folder_name, refuse_interrupted, refuse_unwritable, target_path
+from anyrecord._stores import Pairs, Storage
+from anyrecord._targets import Destination, destination, refuse_folder_name, refuse_interrupted, refuse_unwritable
 from anyrecord._temporaries import Leftovers
 from anyrecord.errors import ClosedError
 
@@ -48,6 +57,12 @@ class Creating:
     """Whether to keep a checksum of the records, to compare it with the file after writing."""
     together_with: _core.Writer | None = None
     """Another writer, if the files of both are published together."""
+    storage: Pairs = ()
+    """The options of the store, if a URL is written to."""
+    shard_urls: tuple[str, ...] = ()
+    """The URLs of the shards, if a URL is written to and their number is known."""
+    in_set: bool = False
+    """Whether the objects of several writers appear together."""
 
 
 class FormatOptions(TypedDict, total=False):
@@ -74,6 +89,8 @@ class Writer(_core.Writer):
     # `write`, `write_many`, `num_records`, `num_bytes`, `format` and `closed` are in the extension type.
 
     _path: str | None = None
+    _storage: Pairs = ()
+    """The options of the store, if the path is a URL."""
     _sharding: tuple[str, int]
     _overwrite: bool
     _names: list[str] | None = None
@@ -98,13 +115,13 @@ class Writer(_core.Writer):
         after `discard` or an error.
         """
         if self._names is not None:
-            return list(self._names)
+            return [shown(name) for name in self._names]
         if self._path is None or self.closed:
             return []
         kind, number = self._sharding
         if kind == "one":
-            return [self._path]
-        return shard_paths(self._path, number) if kind in ("turns", "explicit") else []
+            return [shown(self._path)]
+        return shard_paths(self._path, number) if kind in ("turns", "explicit") else []  # of a store, not of the web
 
     def close(self) -> None:
         """Finishes the file and publishes it under its name. A second call does nothing."""
@@ -118,9 +135,15 @@ class Writer(_core.Writer):
             self._publish()
             self._names = []
         elif self._sharding[0] == "one":
-            refuse_interrupted(self._path, sharded=False)
+            if not is_url(self._path):
+                refuse_interrupted(self._path, sharded=False)
             self._publish()
             self._names = [self._path]
+        elif is_url(self._path):
+            names, to = shard_paths(self._path, count), Destination(self._path, self._storage)
+            journal = journal_url(self._path, is_folder=False)
+            publish_objects([self], journal, self._overwrite, names, lambda: existing_object_shards(to))
+            self._names = names
         else:
             refuse_interrupted(self._path, sharded=True)
             names, path = shard_paths(self._path, count), self._path
@@ -137,7 +160,7 @@ class Writer(_core.Writer):
         Raises ValueError if the file is already published, because that cannot be undone.
         """
         if self._names is not None:
-            raise ValueError(f"{self._path or 'the output'} is published already; delete the file to remove it")
+            raise ValueError(f"{self._shown or 'the output'} is published already; delete the file to remove it")
         self._discard()
 
     def __enter__(self) -> Self:
@@ -154,6 +177,10 @@ class Writer(_core.Writer):
             self.close()
 
     @property
+    def _shown(self) -> str | None:
+        return None if self._path is None else shown(self._path)
+
+    @property
     def _is_discarded(self) -> bool:
         return self.closed and self._names is None
 
@@ -165,17 +192,15 @@ class Writer(_core.Writer):
     def _warn_of_discard(self, how: str) -> None:
         result = "what was written there is incomplete" if self._path is None else "nothing was published"
         warnings.warn(
-            f"a writer of {self._path or 'a file object'} with {self.num_records} records was {how}; {result}: "
+            f"a writer of {self._shown or 'a file object'} with {self.num_records} records was {how}; {result}: "
             f"{self._advice}",
             RuntimeWarning,
             stacklevel=3,
         )
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else "open"
-        return (
-            f"<anyrecord.Writer: {self.format} to {self._path or 'a file object'}, {self.num_records} records, {state}>"
-        )
+        state, target = "closed" if self.closed else "open", self._shown or "a file object"
+        return f"<anyrecord.Writer: {self.format} to {target}, {self.num_records} records, {state}>"
 
 
 _ALIVE: weakref.WeakValueDictionary[int, Writer] = weakref.WeakValueDictionary()
@@ -210,6 +235,7 @@ def create(
     shard_records: SupportsIndex | None = None,
     num_records: SupportsIndex | None = None,
     threads: SupportsIndex | None = None,
+    storage: Storage | None = None,
     codec: Literal["none", "snappy", "gzip", "zlib", "zstd", "brotli"] | None = None,
     level: SupportsIndex | None = None,
     window_log: SupportsIndex | None = None,
@@ -228,7 +254,8 @@ def create(
     >>> out.num_records, out.num_bytes
     (3, 16)
 
-    `path` can also be a file object with `write`. Then you must pass `format`, and bytes are written to it at once.
+    `path` can also be a URL: the object appears when it is complete. And it can be a file object with `write`. Then you
+    must pass `format`, and bytes are written to it at once.
 
     - `overwrite=True` replaces an existing file or set of shards when the new one is complete.
     - `durable=False` does not wait until the data is on disk. This is faster, but you can lose the file in a power
@@ -244,6 +271,7 @@ def create(
     - `threads`: how many threads encode in addition to the calling thread. With 0, only the calling thread encodes. By
       default there is one for each core if there is enough to compress. Worker processes share the cores, so there the
       default is 0. The bytes written do not depend on the number of threads.
+    - `storage`: options for a URL, or an obstore store, as for `open`. `durable` has no meaning for URLs.
 
     Each format has its own options and refuses those of others:
 
@@ -255,11 +283,12 @@ def create(
     """
     sharding = sharding_of(shards, shard_bytes, shard_records)
     target: Any = path
+    to = Destination("")
     if isinstance(path, str | os.PathLike):
-        target = target_path(path)
-        refuse_folder_name(target)
+        to = destination(path, storage)
+        refuse_folder_name(to.name)
         # The working directory can change before the file is published.
-        target = os.path.abspath(target)
+        target = to.name if to.is_url else os.path.abspath(to.name)
     elif isinstance(path, bytes):
         raise TypeError("pass the path as a str or a PathLike of str, not as bytes")
     name = target if isinstance(target, str) else None
@@ -272,8 +301,11 @@ def create(
         threads=threads_option(threads),
         sharding=sharding,
         num_records=optional_number("num_records", num_records, 0, MOST_COUNT),
+        storage=to.storage,
     )
-    if name is not None:
+    if to.is_url:
+        check_objects(to, creating)
+    elif name is not None:
         is_sharded = sharding[0] != "one"
         if is_sharded:
             refuse_unwritable(name, sharded=True)
@@ -291,20 +323,36 @@ def create(
         "chunk_bytes": chunk_bytes,
     }
     given = {keyword: value for keyword, value in keywords.items() if value is not None}
-    leftovers = None if name is None else Leftovers([name])
+    leftovers = None if name is None or to.is_url else Leftovers([name])
     writer = new_writer(target, creating, given)
     writer._leftovers = leftovers
     return writer
 
 
+def check_objects(to: Destination, creating: Creating) -> None:
+    """Raises now what would fail at the end: an interrupted publish, or shards that must not be replaced."""
+    is_sharded = creating.sharding[0] != "one"
+    if is_sharded:
+        refuse_web_set(to.name)
+    refuse_interrupted_objects(to, sharded=is_sharded)
+    if is_sharded and not creating.overwrite:
+        found = existing_object_shards(to)
+        refuse_existing(found, f"the {len(found)} shards there")
+
+
 def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Writer:
-    """Returns a writer of a path or a file object. Checks the options of the format."""
+    """Returns a writer of a path, a URL or a file object. Checks the options of the format."""
     keywords = {keyword: _format_option(keyword, value) for keyword, value in keywords.items()}
     if isinstance(target, str) and creating.format == "tfrecord":
-        implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if target.endswith(suffix)]
+        front = split_query(target)[0]
+        implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if front.endswith(suffix)]
         keywords = {"codec": implied[0], **keywords} if implied else keywords
+    kind, number = creating.sharding
+    if isinstance(target, str) and is_url(target) and kind in ("turns", "explicit"):
+        creating = replace(creating, shard_urls=tuple(shard_paths(target, number)))
     writer = Writer(target, creating, keywords)
     writer._path = target if isinstance(target, str) else None
+    writer._storage = creating.storage
     writer._overwrite, writer._sharding = creating.overwrite, creating.sharding
     _ALIVE[id(writer)] = writer
     return writer
@@ -321,9 +369,9 @@ def format_of(path: str | None) -> str:
     """Returns the format that the suffix of a path chooses."""
     if path is None:
         raise ValueError(f"a file object has no suffix: pass format=, one of {', '.join(_core.formats())}")
-    format = _core.format_of_suffix(path)
+    format = _core.format_of_suffix(split_query(path)[0])
     if format is None:
-        raise ValueError(f"{path} has no known suffix: pass format=, one of {', '.join(_core.formats())}")
+        raise ValueError(f"{shown(path)} has no known suffix: pass format=, one of {', '.join(_core.formats())}")
     return format
 
 

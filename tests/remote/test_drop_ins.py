@@ -1,4 +1,4 @@
-"""The drop-ins of the three originals read URLs, and their options take effect there."""
+"""The drop-ins of the three originals read and write URLs, and their options take effect there."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from anyrecord.compat.array_record.python.array_record_data_source import ArrayRecordDataSource
 from anyrecord.compat.array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
-from anyrecord.compat.ffrecord import FileReader, PackedFolder
-from anyrecord.compat.recordio import FileList, Index, Scanner
+from anyrecord.compat.ffrecord import FileReader, FileWriter, PackedFolder, pack_folder, utils
+from anyrecord.compat.recordio import FileList, Index, Scanner, Writer
 
 from .files import bytes_of
 from .servers import Played
@@ -59,11 +59,45 @@ def test_array_record_reader(server: Played) -> None:
         missing.read()
 
 
-@pytest.mark.parametrize("scheme", ["s3", "gs", "ftp"])
-def test_array_record_writer_refuses_urls(scheme: str) -> None:
-    writer = ArrayRecordWriter(f"{scheme}://bucket/a.array_record")
+def test_writers_write_to_urls(server: Played) -> None:
+    array_record = ArrayRecordWriter(server.url("new.array_record"), "group_size:2")
+    recordio = Writer(server.url("new.recordio"))
+    ffrecord = FileWriter(server.url("new.ffr"), len(RECORDS))
+    for record in RECORDS:
+        array_record.write(record)
+        recordio.write(record)
+        ffrecord.write_one(record)
+    assert not [name for name in server.names() if name.startswith("new")]
+    for writer in (array_record, recordio, ffrecord):
+        writer.close()
+    assert ArrayRecordReader(server.url("new.array_record")).read_all() == RECORDS
+    assert list(Scanner(server.url("new.recordio"))) == RECORDS
+    assert [sample.tobytes() for sample in FileReader(server.url("new.ffr")).read([*range(40)])] == RECORDS
+    # As the originals do, they replace what is there.
+    with FileWriter(server.url("new.ffr"), 1) as ffrecord:
+        ffrecord.write_one(b"one")
+    assert FileReader(server.url("new.ffr")).n == 1
+
+
+def test_parts_of_a_data_set_and_packed_folders_are_written_to_urls(server: Played) -> None:
+    utils.dump(RECORDS, server.url("dumped/all.ffr"), 1)
+    utils.dump(RECORDS, server.url("parts"), 3)
+    for name in ("dumped/all.ffr", "parts"):
+        reader = FileReader(server.url(name))
+        assert [sample.tobytes() for sample in reader.read([*range(40)])] == RECORDS
+    with pytest.warns(UserWarning, match=r"contains other \.ffr files"):
+        utils.dump(RECORDS, server.url("parts"), 2)
+    os.makedirs("packed")
+    with open("packed/one.txt", "w") as file:
+        file.write("text")
+    pack_folder("packed", server.url("new-packed.ffr"))
+    assert PackedFolder(server.url("new-packed.ffr")).read("one.txt").tobytes() == b"text"
+
+
+def test_a_scheme_that_nothing_writes_to_is_named() -> None:
+    writer = ArrayRecordWriter("ftp://bucket/a.array_record")
     assert not writer.ok()
-    with pytest.raises(RuntimeError, match="not supported"):
+    with pytest.raises(RuntimeError, match='the scheme "ftp"'):
         writer.close()
 
 

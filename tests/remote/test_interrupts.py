@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import pytest
 from obstore.store import S3Store
 
 from .files import bytes_of
+from .interrupting import interrupted
 from .places import credentials
 from .servers import BUCKET, Played, faults
 
@@ -72,30 +70,11 @@ READING: dict[str, Callable[[anyrecord.Records], object]] = {
 }
 
 
-def interrupted(server: Played, act: Callable[[], object]) -> None:
-    """Runs a call, and sends Ctrl-C when its request has come to a server that never answers."""
-    done = threading.Event()
-
-    def interrupt() -> None:
-        while not server.requests and not done.wait(0.001):
-            pass
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            act()
-    finally:
-        done.set()
-        thread.join()
-
-
 @pytest.mark.parametrize("name", OPENING)
 def test_opening_hears_ctrl_c(name: str) -> None:
     with Played({"a.ffr": file_of()}) as server:
         server.play(faults.stall())
-        interrupted(server, lambda: OPENING[name](server.url("a.ffr"), {**server.storage, **PATIENT}))
+        interrupted(lambda: server.requests, lambda: OPENING[name](server.url("a.ffr"), {**server.storage, **PATIENT}))
     assert not Path("out.tfrecord").exists()
 
 
@@ -105,7 +84,7 @@ def test_reading_hears_ctrl_c_and_goes_on_after_it(name: str) -> None:
         records = anyrecord.open(server.url("a.ffr"), storage={**server.storage, **PATIENT})
         server.clear()
         server.play(faults.stall())
-        interrupted(server, lambda: READING[name](records))
+        interrupted(lambda: server.requests, lambda: READING[name](records))
         server.clear()
         assert records[50] == RECORDS[50]
 
@@ -120,7 +99,7 @@ def test_reading_hears_ctrl_c_while_bytes_come() -> None:
         records = anyrecord.open(server.url("a.ffr"), storage={**server.storage, **PATIENT})
         server.clear()
         server.play(faults.slow(1000))
-        interrupted(server, lambda: records[1])
+        interrupted(lambda: server.requests, lambda: records[1])
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -132,7 +111,7 @@ def test_opening_with_an_object_hears_ctrl_c(kind: str, name: str) -> None:
     with Played({"a.ffr": file_of()}, protocol=protocol) as server:
         server.play(faults.stall())
         storage = make(server)
-        interrupted(server, lambda: OPENING[name](path(server, "a.ffr"), storage))
+        interrupted(lambda: server.requests, lambda: OPENING[name](path(server, "a.ffr"), storage))
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -143,7 +122,7 @@ def test_reading_with_an_object_hears_ctrl_c_and_goes_on_after_it(kind: str, nam
         records = anyrecord.open(path(server, "a.ffr"), storage=make(server))
         server.clear()
         server.play(faults.stall())
-        interrupted(server, lambda: READING[name](records))
+        interrupted(lambda: server.requests, lambda: READING[name](records))
         server.clear()
         assert records[50] == RECORDS[50]
 

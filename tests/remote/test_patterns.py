@@ -136,8 +136,9 @@ def test_the_path_class_of_etils_is_a_path() -> None:
     with Played({"a.ffr": ffrecord(b"1")}) as server:
         path = epath.Path(server.url("a.ffr"))
         assert list(anyrecord.open(path, storage=server.storage)) == [b"1"]
-    with pytest.raises(ValueError, match=r"writing to gs:// is not supported yet"):
-        anyrecord.create(epath.Path("gs://bucket/a.ffr"))
+        with anyrecord.create(epath.Path(server.url("b.ffr")), storage=server.storage) as out:
+            out.write(b"2")
+        assert server.get("b.ffr") == ffrecord(b"2")
 
 
 def test_a_list_can_mix_local_files_and_objects() -> None:

@@ -177,6 +177,5 @@ def test_put_and_get_of_the_server_itself() -> None:
     with Played() as server:
         assert server.get("a") is None
         server.put("a", DATA)
-        found = server.get("a")
-        assert found is not None
-        assert found.data == ask(server, PATH).body == DATA
+        assert server.get("a") == ask(server, PATH).body == DATA
+        assert server.names() == ["a"]

@@ -45,7 +45,7 @@ ABILITIES = {
     "gcs": Abilities(),
     "azure": Abilities(suffix=False),
     "played s3": Abilities(),
-    "played http": Abilities(lists=False, writes=False, conditional_writes=False, multipart=False),
+    "played http": Abilities(lists=False, conditional_writes=False, multipart=False),
 }
 PLAYED = {"played s3": lambda: Played(protocol="s3"), "played http": lambda: Played(protocol="http")}
 
@@ -315,6 +315,12 @@ class _Elsewhere(Server):
         return f"{self.scheme}://no-such-bucket/{key}"
 
     def put(self, key: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    def get(self, key: str) -> bytes | None:
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
         raise NotImplementedError
 
     def __enter__(self) -> _Elsewhere:

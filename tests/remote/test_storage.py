@@ -293,5 +293,3 @@ def test_a_file_system_has_schemes_of_its_own() -> None:
 def test_what_reads_only_local_folders_says_so() -> None:
     with pytest.raises(ValueError, match="only a local folder can be packed"):
         anyrecord.pack("s3://bucket/folder", "out.ffr")
-    with pytest.raises(ValueError, match="writing to s3:// is not supported yet"):
-        anyrecord.build_index("s3://bucket/a.tfrecord")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,15 @@ from benches.timing import enough, measure
 from benches.workloads import WORKLOADS
 
 
+@pytest.fixture
+def own_garbage() -> Iterator[None]:
+    """The garbage collector runs before each figure. It need not look at what all earlier tests have left."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("own_garbage")
 def test_every_way_of_every_format_gets_a_figure(tmp_path: Path) -> None:
     records = WORKLOADS[0].make(200)
     stores = [MmapSlice("mmap slice", "raw"), *ours()]

@@ -216,10 +216,11 @@ WRONG: list[tuple[Callable[[], object], type[Exception], str]] = [
     (
         lambda: anyrecord.recover("a.ffr", salvage_to="gs://bucket/b.ffr"),
         ValueError,
-        "writing to gs:// is not supported yet",
+        "only a local path is possible",
     ),
     (lambda: anyrecord.recover(b"a.ffr", keep="old"), TypeError, "str"),  # type: ignore[arg-type]
-    (lambda: anyrecord.recover("gs://bucket/a.ffr", keep="old"), ValueError, "writing to gs:// is not supported yet"),
+    (lambda: anyrecord.recover("hdfs://host/a.ffr", keep="old"), ValueError, 'the scheme "hdfs"'),
+    (lambda: anyrecord.recover("memory://a.ffr", salvage_to="b.ffr"), ValueError, "salvage_to= is for local files"),
     (lambda: anyrecord.recover(Path("gs://bucket/a.ffr"), keep="old"), ValueError, "pass a URL as a str"),
 ]
 

@@ -139,3 +139,16 @@ def test_the_bytes_of_shards_are_the_same_for_any_number_of_threads(path: Path) 
             out.write_many(bytes([number % 256]) * 1000 for number in range(10_000))
         written.append([path.with_name(name).read_bytes() for name in shard_names(path, 3)])
     assert written[0] == written[1] == written[2]
+
+
+def test_samples_of_many_shards_wait_on_disk_and_those_of_a_few_in_memory(tmp_path: Path) -> None:
+    record = bytes(600_000)
+    for shards, on_disk in ((8, 0), (50, 20)):
+        folder = tmp_path / str(shards)
+        folder.mkdir()
+        with anyrecord.create(folder / "a.ffr", shards=shards, durable=False) as out:
+            for _ in range(6 * shards):
+                out.write(record)
+            spooled = [name for name in temporary(folder) if ".samples.tfrecord" in name]
+            assert len(spooled) >= on_disk if on_disk else not spooled
+        assert list(anyrecord.open(f"{folder}/a.ffr@{shards}")) == [record] * (6 * shards)

@@ -15,6 +15,7 @@ from typing import Any
 
 import anyrecord
 import pytest
+from anyrecord import _core
 from children import LIMIT_SECONDS, forked
 
 from writing.folders import names, temporary
@@ -162,7 +163,7 @@ def test_a_folder_that_may_not_be_written_to_is_refused(
 
 # URLs
 
-URLS = ["gs://bucket/x.ffr", "s3://bucket/x.ffr", "memory://x.ffr", "HTTP://host/x.ffr", "hdfs+x://host/x.ffr"]
+URLS = ["hdfs://bucket/x.ffr", "FTP://bucket/x.ffr", "hdfs+x://bucket/x.ffr"]
 WRITERS: dict[str, Callable[[Any], object]] = {
     "create": lambda target: anyrecord.create(target),
     "create shards": lambda target: anyrecord.create(target, shards=2),
@@ -181,10 +182,24 @@ def test_a_url_is_refused_by_its_scheme_though_a_folder_has_its_name(write: Call
     os.makedirs("packed")
     scheme = url.partition(":")[0]
     os.makedirs(f"{scheme}:/bucket")
-    with pytest.raises(ValueError, match=re.escape(f"writing to {scheme.lower()}:// is not supported yet")):
+    with pytest.raises(ValueError, match=re.escape(f'the scheme "{scheme}"')):
         write(url)
     assert list(Path(f"{scheme}:").rglob("*")) == [Path(f"{scheme}:/bucket")]
     assert names(Path()) == sorted(["packed", "source.tfrecord", f"{scheme}:"])
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=list(WRITERS))
+def test_a_url_is_never_a_local_path_though_a_folder_has_its_name(write: Callable[[Any], object]) -> None:
+    make()
+    os.makedirs("packed")
+    Path("packed/a").write_bytes(b"a")
+    os.makedirs("memory:/writing-targets")
+    out = write("memory://writing-targets/x.ffr")
+    if isinstance(out, anyrecord.Writer):
+        out.close()
+    assert list(Path("memory:").rglob("*")) == [Path("memory:/writing-targets")]
+    assert names(Path()) == sorted(["packed", "source.tfrecord", "memory:"])
+    _core.delete_objects([url for url, _ in _core.list_objects("memory://writing-targets", True, [])[0]], [])
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,13 @@ impl<'a> Cx<'a> {
     }
 }
 
+/// Calls `act` in a context with the default limits that is never stopped.
+pub fn with_default<T>(act: impl FnOnce(&Cx<'_>) -> T) -> T {
+    let limits = crate::Limits::default();
+    let files = crate::storage::file_set::FileSet::new(&limits);
+    act(&Cx::new(&Budget::new(&limits, &files)))
+}
+
 /// A context for tests. Its memory is never freed.
 #[cfg(test)]
 pub fn for_tests(limits: crate::Limits) -> Cx<'static> {

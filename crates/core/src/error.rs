@@ -10,6 +10,7 @@ use std::fmt;
 /// The result of everything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
+const ELSEWHERE: &str = "the bytes are on a server";
 const CANCELLED: &str = "stopped because another part of the call failed";
 
 /// The kind of an error. It decides the exception class in Python.
@@ -103,6 +104,17 @@ impl Error {
     /// A declared size is over a limit.
     pub fn limit(what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::Limit, what)
+    }
+
+    /// The bytes would have to be fetched, and the caller does not want to wait.
+    #[cold]
+    pub fn elsewhere() -> Self {
+        Self::new(Kind::Closed, ELSEWHERE)
+    }
+
+    /// Whether this is [`elsewhere`](Self::elsewhere).
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.0.kind, Kind::Closed) && self.0.what == ELSEWHERE
     }
 
     /// An argument of the caller is wrong.

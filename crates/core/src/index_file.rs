@@ -1,4 +1,4 @@
-//! The side index of a local file: `.<name>.index` in the same folder. The name is hidden so that no glob or folder
+//! The side index of a file: `.<name>.index` in the same folder. The name is hidden so that no glob or folder
 //! listing takes the index for data.
 //!
 //! It is a cache. An index that is missing, damaged, or of another or older file is ignored. [`build`] writes a new
@@ -13,6 +13,7 @@ use crate::storage::location::Location;
 use crate::storage::output::Output;
 use crate::storage::publish::Staged;
 use crate::storage::remote::open::FirstPart;
+use crate::storage::remote::put;
 use crate::storage::stats::Stats;
 use crate::storage::{self, Storage};
 use std::path::PathBuf;
@@ -77,7 +78,7 @@ fn open(
     open_indexed(storage, &index, options, cx)
 }
 
-/// Writes the side index of a file, unless a matching one exists. Returns its path. None if the file cannot have a side
+/// Writes the side index of a file, unless a matching one exists. Returns its path or its URL. None if the file cannot have a side
 /// index, for example because its format does not use one.
 pub fn build(
     location: &Location,
@@ -89,17 +90,25 @@ pub fn build(
     let file = &*opened.storage;
     let build = || {
         let format = detect::named_or_detected(format, file, options, cx)?;
-        let index = beside(location).and_then(|index| index.as_path().map(PathBuf::from));
-        let Some(index) = index.filter(|_| format.open_indexed.is_some()) else { return Ok(None) };
+        let index = beside(location).filter(|_| format.open_indexed.is_some());
+        let name = match &index {
+            Some(Location::Path { path, .. }) => path.clone(),
+            Some(Location::Url { url, .. }) => url.as_given().into(),
+            Some(Location::Handed(_)) | None => return Ok(None),
+        };
         if open(location, file, format, options, cx)?.is_some() {
-            return Ok(Some(index));
+            return Ok(Some(name));
         }
         let Some(bytes) = (format.open)(file, options, cx)?.index_bytes() else { return Ok(None) };
-        // Not durable, because an index that is lost in a power cut can be built again.
-        let mut staged = Staged::create(&index, true, false, &Arc::default())?;
-        staged.write_all(&bytes)?;
-        staged.seal()?.publish()?;
-        Ok(Some(index))
+        if let Some(Location::Url { url, options }) = &index {
+            put::put(url, options, bytes, &cx.budget.files().stats, cx)?;
+        } else {
+            // Not durable, because an index that is lost in a power cut can be built again.
+            let mut staged = Staged::create(&name, true, false, &Arc::default())?;
+            staged.write_all(&bytes)?;
+            staged.seal()?.publish()?;
+        }
+        Ok(Some(name))
     };
     build().map_err(|e: Error| e.in_file(file.name()))
 }

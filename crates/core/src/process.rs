@@ -22,6 +22,8 @@ pub fn prepare() {
     // The thread pools reclaim memory with this collector.
     crossbeam_epoch::default_collector();
     crate::storage::remote::stores::prepare();
+    #[cfg(unix)]
+    crate::storage::cache::store::prepare();
 }
 
 /// Call this in a forked child before anything else.

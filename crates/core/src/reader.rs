@@ -31,6 +31,7 @@ use crate::shard::{Shard, Source};
 use crate::storage::Distance;
 use crate::storage::file_set::FileSet;
 use crate::storage::remote::ahead::AheadUser;
+use crate::storage::stats::COUNTS;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
 use std::collections::{BTreeSet, HashSet};
@@ -38,7 +39,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stored::{By, borrow, stored_length, with_stored};
+use stored::{By, borrow, check_near, stored_length, with_stored};
 
 /// Many files as one sequence of records.
 pub struct Reader {
@@ -199,7 +200,7 @@ impl Reader {
     }
 
     /// Counters of what was read, by their names.
-    pub fn stats(&self) -> [(&'static str, u64); 8] {
+    pub fn stats(&self) -> [(&'static str, u64); COUNTS] {
         self.files.stats.counts()
     }
 
@@ -329,17 +330,6 @@ impl Reader {
         Ok(PlannedRead::Stored(way))
     }
 
-    /// How many records share the record's chunk and are decoded together with it. None if the record is read alone, or
-    /// its file is not open yet.
-    pub fn group_of(&self, index: u64) -> Option<u64> {
-        let (shard, record) = self.shard_of(index).ok()?;
-        match self.place_of(self.shards[shard].opened_source()?, shard, record).ok()? {
-            PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
-            PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
-            PlannedRead::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
-        }
-    }
-
     /// The record, if its decoded chunk is in the cache.
     fn kept(&self, shard: usize, chunk: u64, row: u64) -> Option<Row> {
         let row = Row { chunk: self.cache.get((shard, chunk))?, row };
@@ -355,7 +345,7 @@ impl Reader {
 
     /// Whether recent reads hit the page cache.
     pub fn is_warm(&self) -> bool {
-        self.page_cache.is_warm() && !self.is_remote
+        self.page_cache.is_warm() && (!self.is_remote || self.is_cached())
     }
 
     /// Whether some of the files are on servers.
@@ -407,13 +397,18 @@ impl Reader {
         }
     }
 
-    /// Like [`read_into`](Self::read_into), for a record that [`is_quick`](Self::is_quick). The caller makes sure that
-    /// no two threads call this at the same time.
+    /// Like [`read_into`](Self::read_into), for a record that [`is_quick`](Self::is_quick). If it has to be fetched from
+    /// a server, the error [is elsewhere](Error::is_elsewhere). The caller makes sure that no two threads call this at
+    /// the same time.
     #[inline]
     pub fn read_quickly(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        self.files.stats.read_by_one(plan.stored_bytes());
-        let filled = self.page_cache.learn(1, out.len(), || fill(plan, out, By::Map, cx));
-        filled.map_err(|e| plan.attribute(e))
+        match self.page_cache.learn(1, out.len(), || fill(plan, out, By::MapOnly, cx)) {
+            Ok(()) => {
+                self.files.stats.read_by_one(plan.stored_bytes());
+                Ok(())
+            }
+            Err(error) => Err(plan.attribute(error)),
+        }
     }
 
     /// Reads a record of known size into `out`.
@@ -423,8 +418,8 @@ impl Reader {
         let is_called =
             !self.page_cache.is_warm() && plan.source.mapped().is_some_and(|mapped| mapped.has_descriptor());
         let by = if is_called { By::Call } else { By::Map };
-        if by == By::Map && plan.source.is_mapped() {
-            self.files.stats.read(1, plan.stored_bytes());
+        if by == By::Map && plan.is_in_place() {
+            self.files.stats.read_mapped(1, plan.stored_bytes());
         }
         self.page_cache.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.attribute(e))
     }
@@ -468,6 +463,7 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
                 source.table.check(plan.record, out)
             }),
             Ok(None) => {
+                check_near(source, by)?;
                 source.storage().read_at(range.start, out, cx)?;
                 source.table.check(plan.record, out)
             }
@@ -482,7 +478,10 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
             // What is not packed is decoded from the map: the tables verify the copy that they make.
             match borrow(source, range.start, length, by) {
                 Ok(Some(ref borrowed)) => borrowed.with(source.is_verified, cx, decode),
-                Ok(None) => with_stored(source, range, By::Call, cx, decode),
+                Ok(None) => {
+                    check_near(source, by)?;
+                    with_stored(source, range, By::Call, cx, decode)
+                }
                 Err(error) => Err(error),
             }
         }

@@ -108,10 +108,10 @@ impl Source {
         self.opened.mapped()
     }
 
-    /// Whether the bytes can be accessed in place now. False after an access to the memory map has failed.
+    /// Whether a range can be accessed in place now. False after an access to the memory map has failed.
     #[inline]
-    pub fn is_mapped(&self) -> bool {
-        self.opened.is_mapped()
+    pub fn is_mapped(&self, range: impl FnOnce() -> Range<u64>) -> bool {
+        self.opened.is_mapped(range)
     }
 
     /// A warning to the caller about how the file is read: `"read ..."`.

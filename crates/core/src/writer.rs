@@ -6,23 +6,26 @@
 
 pub mod file;
 pub mod pool;
+pub mod sealed;
 pub mod tally;
 #[cfg(test)]
 mod tests;
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::format::Format;
 use crate::format::encode::CarriedChunk;
 use crate::format::options::WriteOptions;
 use crate::format::walk::Content;
-use crate::format::{Format, ReadOptions};
-use crate::parallel;
 use crate::process;
 use crate::storage::output::Output;
-use crate::storage::publish::Sealed;
+use crate::storage::remote::upload::spooled::Spooled;
+use crate::storage::remote::upload::{self, Appearance, Upload, Uploading};
+use crate::storage::remote::url::{Kind as StoreKind, RemoteUrl};
 use crate::storage::temporary::Owner;
-use file::FileWriter;
+use file::{Complete, FileWriter, Finished};
 use pool::{Listen, Pool};
+pub use sealed::SealedSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tally::Sum;
@@ -84,23 +87,37 @@ impl Default for CreateOptions {
     }
 }
 
+/// Where objects are written to.
+#[derive(Clone)]
+pub struct ObjectTarget {
+    /// The object, or the name of the set of shards.
+    pub url: RemoteUrl,
+    /// The shards, if their number is known. Shards that are not named are sent when all of them are complete.
+    pub shards: Vec<RemoteUrl>,
+    /// Whether the objects of several writers appear together.
+    pub in_set: bool,
+    /// What the uploads share.
+    pub uploading: Uploading,
+}
+
 /// Writes records to one file, to many shards, or to any output.
 pub struct Writer {
     format: &'static Format,
     path: PathBuf,
+    /// Where objects are written to, instead of a path.
+    objects: Option<ObjectTarget>,
+    /// How many shards were begun.
+    begun: usize,
     options: CreateOptions,
     pool: Option<Arc<Pool>>,
     /// The files that take records now. All shards with [`Sharding::Turns`], otherwise one file.
     open: Vec<FileWriter>,
-    sealed: Vec<(Sealed, Option<Sum>)>,
+    sealed: Vec<(Complete, Option<Sum>)>,
     num_records: u64,
     num_bytes: u64,
     generation: u64,
     failed: Option<String>,
 }
-
-/// Complete files that still have temporary names.
-pub struct SealedSet(Vec<(Sealed, Option<Sum>)>);
 
 impl Writer {
     /// A writer to `path`, or to shards in the same folder.
@@ -117,12 +134,40 @@ impl Writer {
             return Err(error.in_file(&path.to_string_lossy()));
         }
         let mut writer = Self::new(path, format, options)?;
-        let count = if let Sharding::Turns(n) = writer.options.sharding { n } else { 1 };
-        for shard in 0..count {
-            let file = writer.new_file(shard)?;
-            writer.open.push(file);
-        }
+        writer.open_files(|writer, shard| writer.new_file(shard))?;
         Ok(writer)
+    }
+
+    /// A writer to objects of a store.
+    pub fn create_objects(
+        target: ObjectTarget,
+        format: &'static Format,
+        options: CreateOptions,
+        cx: &Cx<'_>,
+    ) -> Result<Self> {
+        let shown = target.url.shown().to_owned();
+        let is_set = options.sharding != Sharding::One || target.in_set;
+        if target.url.kind == StoreKind::Http && is_set {
+            return Err(Error::argument("a web server cannot make several files appear together")
+                .in_file(&shown)
+                .hint("write one file, or write the set to a local folder and upload it"));
+        }
+        if target.url.kind == StoreKind::Http && !options.overwrite {
+            upload::refuse_existing(&target.url, &target.uploading, cx)?;
+        }
+        let mut writer = Self::new(Path::new(&shown), format, options)?;
+        writer.objects = Some(target);
+        writer.open_files(|writer, shard| writer.new_object(shard, cx))?;
+        Ok(writer)
+    }
+
+    fn open_files(&mut self, mut open: impl FnMut(&mut Self, u64) -> Result<FileWriter>) -> Result<()> {
+        let count = if let Sharding::Turns(n) = self.options.sharding { n } else { 1 };
+        for shard in 0..count {
+            let file = open(self, shard)?;
+            self.open.push(file);
+        }
+        Ok(())
     }
 
     /// A writer to an output that is already open.
@@ -147,6 +192,8 @@ impl Writer {
         Ok(Writer {
             format,
             path: path.to_owned(),
+            objects: None,
+            begun: 0,
             options,
             pool,
             open: Vec::new(),
@@ -177,6 +224,26 @@ impl Writer {
             FileWriter::create(&self.path, overwrite, durable, owner, encoder, pool)?
         } else {
             FileWriter::create_shard(&self.path, durable, owner, encoder, pool)?
+        };
+        Ok(file.with_tally(tally).with_listen(self.options.listen.clone()))
+    }
+
+    fn new_object(&mut self, shard: u64, cx: &Cx<'_>) -> Result<FileWriter> {
+        let encoder = (self.format.encoder)(&self.format_options(shard))?;
+        let (tally, pool) = (self.options.tally, self.pool.clone());
+        let Some(target) = &self.objects else { return Err(Error::argument("this writer has no objects")) };
+        let (number, is_one) = (self.begun, self.options.sharding == Sharding::One);
+        self.begun += 1;
+        let name = if is_one { Some(&target.url) } else { target.shards.get(number) };
+        let file = match name.filter(|url| url.kind != StoreKind::Http) {
+            Some(url) => {
+                // Of a set, the old objects are looked for when it is published.
+                let overwrite = self.options.overwrite || !is_one;
+                let appearance = Appearance { overwrite, in_set: !is_one || target.in_set };
+                let upload = Upload::create(url, &target.uploading, appearance, cx)?;
+                FileWriter::upload(upload, encoder, pool)?
+            }
+            None => FileWriter::spooled(Spooled::create(target.url.shown())?, encoder, pool)?,
         };
         Ok(file.with_tally(tally).with_listen(self.options.listen.clone()))
     }
@@ -269,7 +336,11 @@ impl Writer {
     }
 
     fn next_shard(&mut self) -> Result<()> {
-        let next = self.new_file(0)?;
+        let next = match &self.objects {
+            // The name of a shard is not looked at, so nothing waits here.
+            Some(_) => crate::cx::with_default(|cx| self.new_object(0, cx))?,
+            None => self.new_file(0)?,
+        };
         let last = std::mem::replace(&mut self.open[0], next);
         self.sealed.extend(last.seal()?);
         Ok(())
@@ -333,39 +404,22 @@ impl Writer {
         for file in std::mem::take(&mut self.open) {
             sealed.extend(file.seal()?);
         }
-        Ok(SealedSet(sealed))
+        for (complete, _) in &sealed {
+            if let Complete::Object(upload) = complete {
+                upload.wait()?;
+            }
+        }
+        let (objects, overwrite) = (self.objects.take(), self.options.overwrite);
+        Ok(SealedSet { files: sealed, objects, overwrite })
     }
 }
 
-impl SealedSet {
-    /// How many files there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Reads the files and compares their records with those that were written. Files written without
-    /// [`CreateOptions::tally`] are not compared.
-    pub fn check(&self, format: &Format, options: &ReadOptions, threads: usize, cx: &Cx<'_>) -> Result<()> {
-        let check = |(sealed, sum): &(Sealed, Option<Sum>), cx: &Cx<'_>| match sum {
-            Some(sum) => tally::check(sealed.temp_path(), format, options, *sum, cx)
-                .map_err(|e| e.in_file(&sealed.path().to_string_lossy())),
-            None => Ok(()),
-        };
-        parallel::for_each(&self.0, threads, cx, check).map(drop)
-    }
-
-    /// For a set of one file: makes it appear under the name that it was created with.
-    pub fn publish(self) -> Result<()> {
-        self.0.into_iter().try_for_each(|(sealed, _)| sealed.publish())
-    }
-
-    /// The files, for publishing them together with others: see [`transaction`](crate::storage::transaction).
-    pub fn into_files(self) -> impl Iterator<Item = Sealed> {
-        self.0.into_iter().map(|(sealed, _)| sealed)
+impl Writer {
+    /// Takes a complete file that another process left, instead of what was written. For a writer of one file.
+    /// `is_compared`: for an object, whether its store has told the right checksums of its parts.
+    pub fn adopt(mut self, finished: Finished, sum: Option<Sum>, is_compared: bool) -> Result<SealedSet> {
+        let one = self.open.pop().ok_or_else(|| Error::closed("this writer has no file"))?;
+        let files = vec![(one.adopt(finished, is_compared)?, sum)];
+        Ok(SealedSet { files, objects: self.objects.take(), overwrite: self.options.overwrite })
     }
 }

@@ -4,12 +4,13 @@
 use crate::errors::{Failure, external};
 use crate::gil;
 use crate::opening::{Opening, with_cx};
+use crate::remote::Places;
 use crate::writer::{Writer, with_bytes};
 use anyrecord::Cx;
 use anyrecord::convert::{Input, Pour, Split};
-use anyrecord::storage::location::Location;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -131,13 +132,13 @@ pub fn count_records(
     Ok(counted.map_err(Failure)?)
 }
 
-/// Writes the index file of a data file, unless a valid one exists. Returns its path, or None if the format needs none.
+/// Writes the index of a file, unless a valid one exists. Returns its path or URL, or None if the format needs none.
 #[pyfunction]
-pub fn build_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Option<PathBuf>> {
+pub fn build_index(py: Python<'_>, path: PathBuf, options: Opening) -> PyResult<Option<OsString>> {
     let (format, reading) = (options.format.as_deref(), options.options());
-    let location = Location::path(path);
+    let location = Places::new(&options)?.location(path)?;
     let build = |cx: &Cx<'_>| anyrecord::index_file::build(&location, format, &reading, cx);
     let built = gil::detach(py, || with_cx(&reading.limits, build)).map_err(Failure)?;
     py.check_signals()?;
-    Ok(built)
+    Ok(built.map(OsString::from))
 }

@@ -2,9 +2,12 @@
 
 use crate::gil::{self, Kept};
 use anyrecord::{Error, Kind};
-use pyo3::exceptions::{PyException, PyIndexError, PyMemoryError, PyOSError, PyStopIteration, PyValueError};
+use pyo3::exceptions::{
+    PyException, PyIndexError, PyMemoryError, PyOSError, PyRuntimeWarning, PyStopIteration, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
+use std::ffi::CString;
 use std::fmt::{Display, Formatter};
 use std::io::ErrorKind;
 
@@ -153,4 +156,14 @@ fn errno_of(kind: ErrorKind) -> i32 {
         ErrorKind::TimedOut => 60,
         _ => 5,
     }
+}
+
+/// Shows a `RuntimeWarning`. If warnings are errors, it is printed: what was going on has not failed.
+pub fn warn(text: &str) {
+    let Ok(text) = CString::new(text.replace('\0', "?")) else { return };
+    gil::attach(|py| {
+        if let Err(error) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 1) {
+            error.write_unraisable(py, None);
+        }
+    });
 }

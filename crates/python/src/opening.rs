@@ -11,6 +11,8 @@ use anyrecord::format::{ReadOptions, Table, TableHome};
 use anyrecord::reader::Reader;
 use anyrecord::shard::{RecordRange, Shard, Source as OpenSource};
 use anyrecord::storage::Storage;
+#[cfg(unix)]
+use anyrecord::storage::cache::store::Cache;
 use anyrecord::storage::file::Io;
 use anyrecord::storage::file_set::FileSet;
 use anyrecord::storage::location::Location;
@@ -47,6 +49,7 @@ pub struct Opening {
     pub spool_bytes: u64,
     pub open_files: usize,
     pub cache_bytes: usize,
+    pub cache: Option<(PathBuf, Option<u64>)>,
     pub threads: Option<usize>,
     pub reads_on: bool,
     pub storage: Vec<(String, String)>,
@@ -63,6 +66,7 @@ from_attributes!(Opening {
     spool_bytes,
     open_files,
     cache_bytes,
+    cache,
     threads,
     reads_on,
     storage,
@@ -79,6 +83,22 @@ impl Opening {
         places.prepare(files.iter().map(|(path, ..)| path))?;
         let files = files.into_iter();
         files.map(|(path, start, stop)| Ok((places.location(path)?, RecordRange { start, stop }))).collect()
+    }
+
+    /// What the files share. With the local cache, if there is one.
+    pub fn file_set(&self, limits: &Limits) -> PyResult<Arc<FileSet>> {
+        let Some((folder, limit)) = &self.cache else { return Ok(FileSet::new(limits)) };
+        #[cfg(unix)]
+        {
+            let cache = Python::attach(|py| gil::detach(py, || Cache::open(folder, *limit)));
+            let cache = cache.map_err(Failure)?;
+            Ok(FileSet::with_cache(limits, Some(cache)))
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = (folder, limit);
+            Err(PyValueError::new_err("cache= is not available on this system"))
+        }
     }
 
     pub fn options(&self) -> ReadOptions {
@@ -104,8 +124,12 @@ impl Opening {
 
 /// Calls `act` in the context of a call that opens files: with a new budget, and interruptible by Ctrl-C.
 pub fn with_cx<T>(limits: &Limits, act: impl FnOnce(&Cx<'_>) -> T) -> T {
-    let (files, stop) = (FileSet::new(limits), Interrupts::default());
-    act(&Cx { budget: &Budget::new(limits, &files), stop: &stop })
+    with_files(limits, &FileSet::new(limits), act)
+}
+
+fn with_files<T>(limits: &Limits, files: &Arc<FileSet>, act: impl FnOnce(&Cx<'_>) -> T) -> T {
+    let stop = Interrupts::default();
+    act(&Cx { budget: &Budget::new(limits, files), stop: &stop })
 }
 
 fn source(shards: Vec<Arc<Shard>>, options: &Bound<'_, PyAny>) -> PyResult<Source> {
@@ -126,8 +150,11 @@ pub fn open_paths(
     let opening: Opening = options.extract()?;
     let files = opening.locations(files)?;
     let (format, reading) = (opening.format.as_deref(), opening.options());
+    // Local files do without the cache, and do not make its folder.
+    let has_objects = files.iter().any(|(location, _)| location.as_url().is_some());
+    let shared = if has_objects { opening.file_set(&reading.limits)? } else { FileSet::new(&reading.limits) };
     let open = |cx: &Cx<'_>| anyrecord::open::open_files(files, format, reading, cx);
-    let opened = gil::detach(py, || with_cx(&reading.limits, open));
+    let opened = gil::detach(py, || with_files(&reading.limits, &shared, open));
     source(opened.map_err(Failure)?, options)
 }
 
@@ -175,11 +202,15 @@ pub fn restore(
 ) -> PyResult<Source> {
     let opening: Opening = options.extract()?;
     let reading = opening.options();
-    let shared = FileSet::new(&reading.limits);
     let places = Places::new(&opening)?;
     let mut shards = Vec::with_capacity(files.len());
-    for (path, first, records, format) in files {
-        let location = places.location(path)?;
+    let files = files
+        .into_iter()
+        .map(|(path, first, records, format)| Ok((places.location(path)?, first, records, format)));
+    let files = files.collect::<PyResult<Vec<_>>>()?;
+    let has_objects = files.iter().any(|(location, ..)| location.as_url().is_some());
+    let shared = if has_objects { opening.file_set(&reading.limits)? } else { FileSet::new(&reading.limits) };
+    for (location, first, records, format) in files {
         shards.push(Arc::new(Shard::later(location, first, records, &format, reading, shared.clone())));
     }
     let mut source = source(shards, options)?;

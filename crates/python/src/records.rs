@@ -56,6 +56,13 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
                     false => reader.read_into(&plan, out, cx),
                 })
             });
+            let read = match read {
+                // Other threads run while it is fetched.
+                Err(error) if error.is_elsewhere() => {
+                    bytes_with(py, size, false, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)))
+                }
+                read => read,
+            };
             Ok(read.map_err(|error| plan.attribute_memory(error)).map_err(Failure)?)
         }
         None => {

@@ -8,6 +8,7 @@ use anyrecord::storage::location::Location;
 use anyrecord::storage::remote::list;
 use anyrecord::storage::remote::open;
 use anyrecord::storage::remote::options::StorageOptions;
+use anyrecord::storage::remote::request::Identity;
 use anyrecord::storage::remote::url::{RemoteUrl, scheme};
 use anyrecord::{Cx, Limits};
 use pyo3::prelude::*;
@@ -50,14 +51,28 @@ impl Places {
     }
 }
 
-/// The size of each object.
-#[pyfunction]
-pub fn object_sizes(py: Python<'_>, urls: Vec<String>, storage: Vec<(String, String)>) -> PyResult<Vec<u64>> {
+fn identities(py: Python<'_>, urls: &[String], storage: Vec<(String, String)>) -> PyResult<Vec<Identity>> {
     let (options, limits) = (StorageOptions::new(storage).map_err(Failure)?, Limits::default());
     let urls = urls.iter().map(|url| RemoteUrl::parse(url)).collect::<anyrecord::Result<Vec<_>>>();
     let urls = urls.map_err(Failure)?;
-    let ask = |cx: &Cx<'_>| open::sizes(urls, &Arc::new(options), &cx.budget.files().stats, cx);
+    let ask = |cx: &Cx<'_>| open::identities(urls, &Arc::new(options), &cx.budget.files().stats, cx);
     Ok(gil::detach(py, || with_cx(&limits, ask)).map_err(Failure)?)
+}
+
+/// The size of each object.
+#[pyfunction]
+pub fn object_sizes(py: Python<'_>, urls: Vec<String>, storage: Vec<(String, String)>) -> PyResult<Vec<u64>> {
+    Ok(identities(py, &urls, storage)?.into_iter().map(|identity| identity.size).collect())
+}
+
+/// A text for each object, which is another one for another content.
+#[pyfunction]
+pub fn object_identities(
+    py: Python<'_>,
+    urls: Vec<String>,
+    storage: Vec<(String, String)>,
+) -> PyResult<Vec<String>> {
+    Ok(identities(py, &urls, storage)?.iter().map(Identity::text).collect())
 }
 
 /// A URL, and the size of its object.

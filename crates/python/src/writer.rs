@@ -1,26 +1,29 @@
 //! `Writer`: writes records to a file. Python decides the names of shards and which files they replace.
 
-use crate::attributes::from_attributes;
+use crate::creating::{Creating, object_target, options};
 use crate::errors::{Failure, external};
 use crate::file_like::FileLikeOutput;
+use crate::finished::{FinishedFile, FinishedWithSum};
 use crate::gil;
 use crate::opening::{Opening, with_cx};
 use crate::owned::{Held, Owned};
-use anyrecord::Cx;
 use anyrecord::error::Error;
 use anyrecord::format::detect;
-use anyrecord::format::options::{Value, WriteOptions};
+use anyrecord::storage::remote::upload::{Comparison, Uploading};
+use anyrecord::storage::remote::url::scheme;
 use anyrecord::storage::temporary::Owner;
+use anyrecord::writer::SealedSet;
 use anyrecord::writer::pool::Listen;
-use anyrecord::writer::{CreateOptions, SealedSet, Sharding};
-use pyo3::exceptions::PyTypeError;
+use anyrecord::writer::tally::Sum;
+use anyrecord::{Cx, Limits};
+use pyo3::exceptions::{PyRuntimeWarning, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 use std::ffi::CStr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
 
 enum WriterState {
     Open(Box<anyrecord::writer::Writer>),
@@ -42,73 +45,45 @@ pub struct Writer {
     format: &'static str,
     /// Who owns the temporary files, as long as there are any.
     owner: Weak<Owner>,
+    /// What the uploads of this writer share. It knows of uploads that could not be aborted.
+    uploads: Option<Uploading>,
+    /// The counts and hashes of the files, once they are complete.
+    sums: OnceLock<Vec<Option<Sum>>>,
+    /// What the store told of each object, once they are complete.
+    comparisons: OnceLock<Vec<Option<Comparison>>>,
+    /// Whether it is being discarded. A thread that waits in it stops then.
+    is_discarded: Arc<AtomicBool>,
 }
 
-/// The attributes of `anyrecord._writer.Creating`.
-pub struct Creating {
-    format: String,
-    overwrite: bool,
-    durable: bool,
-    threads: Option<usize>,
-    /// `("one" | "turns" | "bytes" | "records" | "explicit", number)`.
-    sharding: (String, u64),
-    num_records: Option<u64>,
-    tally: bool,
-    /// Another writer whose files are published together with these.
-    together_with: Option<Py<Writer>>,
-}
-
-from_attributes!(Creating {
-    format,
-    overwrite,
-    durable,
-    threads,
-    sharding,
-    num_records,
-    tally,
-    together_with
-});
-
-fn options(creating: &Creating, keywords: &Bound<'_, PyDict>) -> PyResult<CreateOptions> {
-    let mut format_options = WriteOptions::default();
-    for (keyword, value) in keywords {
-        let value = if let Ok(flag) = value.cast::<PyBool>() {
-            Value::Flag(flag.is_true())
-        } else if let Ok(text) = value.cast::<PyString>() {
-            Value::Text(text.extract()?)
-        } else {
-            let number = value.extract::<i128>();
-            Value::Int(
-                number.map_err(|_| PyTypeError::new_err(format!("{keyword}={} is not a number", value)))?,
-            )
-        };
-        format_options = format_options.with(&keyword.extract::<String>()?, value);
-    }
-    let (kind, number) = &creating.sharding;
-    Ok(CreateOptions {
-        overwrite: creating.overwrite,
-        durable: creating.durable,
-        threads: creating.threads,
-        sharding: match kind.as_str() {
-            "turns" => Sharding::Turns(*number),
-            "bytes" => Sharding::Bytes(*number),
-            "records" => Sharding::Records(*number),
-            "explicit" => Sharding::Explicit,
-            _ => Sharding::One,
-        },
-        tally: creating.tally,
-        num_records: creating.num_records,
-        owner: creating
-            .together_with
-            .as_ref()
-            .and_then(|other| other.get().owner.upgrade())
-            .unwrap_or_default(),
-        listen: Listen(Arc::new(|| gil::attach(|py| py.check_signals()).map_err(external))),
-        format_options,
-    })
+/// What a writer calls while it waits.
+fn listen(is_discarded: &Arc<AtomicBool>) -> Listen {
+    let is_discarded = is_discarded.clone();
+    Listen(Arc::new(move || match is_discarded.load(Relaxed) {
+        true => Err(Error::closed("this writer was discarded meanwhile")),
+        false => gil::attach(|py| py.check_signals()).map_err(external),
+    }))
 }
 
 impl Writer {
+    /// Who owns the temporary files, as long as there are any.
+    pub fn owner(&self) -> Option<Arc<Owner>> {
+        self.owner.upgrade()
+    }
+
+    /// What the uploads of this writer share.
+    pub fn uploads(&self) -> Option<&Uploading> {
+        self.uploads.as_ref()
+    }
+
+    /// Warns of uploads that could not be aborted.
+    pub fn warn_of_uploads(&self, py: Python<'_>) -> PyResult<()> {
+        for note in self.uploads.iter().flat_map(Uploading::take_notes) {
+            let text = std::ffi::CString::new(note).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2)?;
+        }
+        Ok(())
+    }
+
     fn lock(&self, py: Python<'_>) -> PyResult<Held<'_, WriterState>> {
         if !self.state.is_of_this_process() {
             return Err(Failure(
@@ -224,7 +199,7 @@ pub fn with_bytes<T>(record: &Bound<'_, PyAny>, act: impl FnOnce(&[u8]) -> PyRes
 
 #[pymethods]
 impl Writer {
-    /// A writer of a path (`str`) or of a file object.
+    /// A writer of a path or a URL (`str`), or of a file object.
     #[new]
     #[pyo3(signature = (target, creating, keywords))]
     fn new(
@@ -233,10 +208,19 @@ impl Writer {
         creating: Creating,
         keywords: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let options = options(&creating, keywords)?;
+        let is_discarded = Arc::new(AtomicBool::new(false));
+        let options = options(&creating, keywords, listen(&is_discarded))?;
         let format = detect::by_name(&creating.format).map_err(Failure)?;
         let owner = Arc::downgrade(&options.owner);
-        let writer = if target.is_instance_of::<PyString>() {
+        let mut uploads = None;
+        let url = target.cast::<PyString>().ok().and_then(|text| text.extract::<String>().ok());
+        let writer = if let Some(url) = url.filter(|text| scheme(text).is_some()) {
+            let objects = object_target(&url, &creating, &options).map_err(Failure)?;
+            uploads = Some(objects.uploading.clone());
+            let create =
+                |cx: &Cx<'_>| anyrecord::writer::Writer::create_objects(objects, format, options, cx);
+            gil::detach(py, || with_cx(&Limits::default(), create))
+        } else if target.is_instance_of::<PyString>() {
             let path: PathBuf = target.extract()?;
             gil::detach(py, || anyrecord::writer::Writer::create(&path, format, options))
         } else {
@@ -250,6 +234,10 @@ impl Writer {
             num_bytes: AtomicU64::new(0),
             format: format.name,
             owner,
+            uploads,
+            sums: OnceLock::new(),
+            comparisons: OnceLock::new(),
+            is_discarded,
         })
     }
 
@@ -282,8 +270,12 @@ impl Writer {
         let mut state = self.lock(py)?;
         match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
             WriterState::Open(writer) => {
-                let sealed = gil::detach(py, || writer.seal()).map_err(Failure)?;
+                let sealed = gil::detach(py, || writer.seal());
+                self.warn_of_uploads(py)?;
+                let sealed = sealed.map_err(Failure)?;
                 let count = sealed.len();
+                // Fails only if it was sealed before, which it was not.
+                let _ = (self.sums.set(sealed.sums()), self.comparisons.set(sealed.comparisons()));
                 *state = WriterState::Sealed(sealed);
                 Ok(count)
             }
@@ -310,10 +302,79 @@ impl Writer {
         Ok(checked.map_err(Failure)?)
     }
 
+    /// Where the bytes of the one sealed file are, and the sum of its records. None if no other process can take it.
+    fn _finished(&self, py: Python<'_>) -> PyResult<Option<FinishedWithSum>> {
+        let state = self.lock(py)?;
+        let WriterState::Sealed(sealed) = &*state else { return Err(Failure(done(&state)).into()) };
+        let found = sealed.finished().map_err(Failure)?;
+        Ok(found.map(|(finished, sum)| (finished.into(), sum.map(|sum| (sum.records, sum.hash)))))
+    }
+
+    /// Whether the store has told the right checksum of every byte of all objects. Never before the bytes are sent: an
+    /// object that is one request is sent when it is published.
+    fn _is_compared(&self) -> bool {
+        self.comparisons.get().is_some_and(|all| {
+            !all.is_empty() && all.iter().all(|one| one.as_ref().is_some_and(Comparison::is_done))
+        })
+    }
+
+    /// Takes a complete file that another process left: what `_finished` and `_is_compared` returned there.
+    #[pyo3(signature = (finished, sum, is_compared = false))]
+    fn _adopt(
+        &self,
+        py: Python<'_>,
+        finished: FinishedFile,
+        sum: Option<(u64, u64)>,
+        is_compared: bool,
+    ) -> PyResult<()> {
+        let sum = sum.map(|(records, hash)| Sum { records, hash });
+        let mut state = self.lock(py)?;
+        match std::mem::replace(&mut *state, WriterState::Done("discarded after an error")) {
+            WriterState::Open(writer) => {
+                let sealed =
+                    gil::detach(py, || writer.adopt(finished.into(), sum, is_compared)).map_err(Failure)?;
+                let _ = (self.sums.set(sealed.sums()), self.comparisons.set(sealed.comparisons()));
+                *state = WriterState::Sealed(sealed);
+                Ok(())
+            }
+            other => {
+                *state = other;
+                Err(Failure(done(&state)).into())
+            }
+        }
+    }
+
+    /// Discards the writer, but leaves what a store has received of its file. Another process can adopt it.
+    fn _leave(&self, py: Python<'_>) -> PyResult<()> {
+        let sealed = self.take_sealed(py)?;
+        gil::detach(py, || sealed.leave());
+        Ok(())
+    }
+
+    /// Reads the published objects and compares their records with what was written.
+    fn _check_published(
+        &self,
+        py: Python<'_>,
+        urls: Vec<PathBuf>,
+        options: Opening,
+        threads: usize,
+    ) -> PyResult<()> {
+        let files = urls.into_iter().map(|url| (url, 0, None)).collect();
+        let locations = options.locations(files)?.into_iter().map(|(location, _)| location);
+        let sums = self.sums.get().into_iter().flatten().copied();
+        let objects: Vec<_> = locations.zip(sums).collect();
+        let format = detect::by_name(self.format).map_err(Failure)?;
+        let reading = options.options();
+        let check = |cx: &Cx<'_>| SealedSet::check_published(&objects, format, &reading, threads, cx);
+        Ok(gil::detach(py, || with_cx(&reading.limits, check)).map_err(Failure)?)
+    }
+
     /// Publishes the one sealed file under its name.
     fn _publish(&self, py: Python<'_>) -> PyResult<()> {
         let sealed = self.take_sealed(py)?;
-        gil::detach(py, || sealed.publish()).map_err(Failure)?;
+        let published = gil::detach(py, || with_cx(&Limits::default(), |cx| sealed.publish(cx)));
+        self.warn_of_uploads(py)?;
+        published.map_err(Failure)?;
         self.set_published(py)
     }
 
@@ -322,6 +383,7 @@ impl Writer {
         if !self.state.is_of_this_process() {
             return Ok(false);
         }
+        self.is_discarded.store(true, Relaxed);
         let mut state = self.lock(py)?;
         let before = std::mem::replace(&mut *state, WriterState::Done("discarded"));
         if let WriterState::Done(what) = before {
@@ -329,6 +391,7 @@ impl Writer {
             return Ok(false);
         }
         gil::detach(py, || drop(before));
+        self.warn_of_uploads(py)?;
         Ok(true)
     }
 

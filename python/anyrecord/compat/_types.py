@@ -7,9 +7,8 @@ import os
 
 from anyrecord._locations import StrPath, is_url, refuse_mangled_url, shown, split_query, text_of
 from anyrecord._paths import expand
-from anyrecord._targets import target_path
 
-__all__ = ["StrPath", "exact", "files_in", "is_url", "name_of", "shown", "split_query", "target_path", "text_of"]
+__all__ = ["StrPath", "exact", "files_in", "is_url", "name_of", "shown", "split_query", "text_of"]
 
 
 def name_of(path: StrPath) -> str:

@@ -13,6 +13,9 @@
 | `gcs`, `azure` | our own: they follow the documented protocols, and cannot show where the real services differ |
 
 `Played` is our own too: it speaks the same protocols from memory, plays faults and counts requests.
+
+All but `http` store objects as their protocols say, with conditions and in parts; `webdav` has neither.
+`server.get(key)`, `server.names()` and `server.uploads()` say what a server has, around what is tested.
 """
 
 from __future__ import annotations

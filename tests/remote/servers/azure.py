@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 
-from .messages import Request, Response, element, failed_condition, http_date, ranged, xml
+from .checksums import azure_crc64, md5, wrong_checksum
+from .documents import element, xml
+from .messages import Request, Response, failed_condition, http_date, ranged
 from .objects import Object, Objects, Upload
 from .protocol import Protocol
 from .server import BUCKET
@@ -68,6 +70,9 @@ class Azure(Protocol):
         container, _, key = request.path.lstrip("/").partition("/")
         if container != BUCKET:
             return self.error(404, "ContainerNotFound", "The specified container does not exist.")
+        if header := wrong_checksum(request):
+            code = "Md5Mismatch" if header == "content-md5" else "Crc64Mismatch"
+            return self.error(400, code, f"The {header} value specified in the request did not match.")
         action = request.query.get("comp")
         match request.method, action:
             case ("GET", "list") if not key:
@@ -79,9 +84,7 @@ class Azure(Protocol):
             case ("PUT", None) if key:
                 return self._put(request, objects, key)
             case ("PUT", "block") if key:
-                upload = objects.uploads.setdefault(key, Upload(key))
-                upload.parts[request.query["blockid"]] = request.body
-                return Response(201)
+                return self._put_block(request, objects, key)
             case ("PUT", "blocklist") if key:
                 return self._put_block_list(request, objects, key)
             case ("DELETE", None) if key:
@@ -117,7 +120,15 @@ class Azure(Protocol):
         if request.headers.get("x-ms-blob-type") != "BlockBlob":
             return self.error(400, "MissingRequiredHeader", "x-ms-blob-type is missing or not BlockBlob")
         objects.uploads.pop(key, None)  # blocks that were not committed are lost, as documented
-        return Response(201, _about(objects.put(key, request.body)))
+        return Response(201, {**_about(objects.put(key, request.body)), **_checksum(request)})
+
+    def _put_block(self, request: Request, objects: Objects, key: str) -> Response:
+        name = request.query["blockid"]
+        upload = objects.uploads.setdefault(key, Upload(key))
+        if any(len(other) != len(name) for other in upload.parts):
+            return self.error(400, "InvalidBlobOrBlock", "The specified blob or block content is invalid.")
+        upload.parts[name] = request.body
+        return Response(201, _checksum(request))
 
     def _put_block_list(self, request: Request, objects: Objects, key: str) -> Response:
         blocks = [child.text or "" for child in ElementTree.fromstring(request.body)]
@@ -128,7 +139,7 @@ class Azure(Protocol):
             return refused
         made = objects.put(key, b"".join(parts[block] for block in blocks))
         objects.uploads.pop(key, None)
-        return Response(201, _about(made))
+        return Response(201, {**_about(made), **_checksum(request)})
 
     def _delete(self, request: Request, objects: Objects, key: str) -> Response:
         found = objects.get(key)
@@ -196,6 +207,13 @@ def _about(found: Object) -> dict[str, str]:
     return {"etag": found.etag, "last-modified": http_date(found.modified)}
 
 
+def _checksum(request: Request) -> dict[str, str]:
+    """The checksum of the request's body: the kind that the client has sent, or CRC64 if it has sent none."""
+    if "content-md5" in request.headers:
+        return {"content-md5": md5(request.body)}
+    return {"x-ms-content-crc64": azure_crc64(request.body)}
+
+
 def _header(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.strip().lower(), value.strip()
@@ -208,7 +226,12 @@ def _inner_request(method: str, target: str, lines: list[str]) -> Request:
 
 
 def is_signed(request: Request) -> bool:
-    """Whether the request has the right signature of the account ("Authorize with Shared Key")."""
+    """Whether the request has the right signature of the account."""
+    return request.headers.get("authorization") == authorization(request)
+
+
+def authorization(request: Request) -> str:
+    """What the header Authorization has to be ("Authorize with Shared Key")."""
     headers = request.headers
     length = headers.get("content-length", "")
     standard = {**headers, "content-length": "" if length == "0" else length}
@@ -217,4 +240,4 @@ def is_signed(request: Request) -> bool:
     lines.append(f"/{ACCOUNT}{urlsplit(request.target).path}")
     lines += [f"{name.lower()}:{value}" for name, value in sorted(request.query.items())]
     digest = hmac.digest(base64.b64decode(KEY), "\n".join(lines).encode(), hashlib.sha256)
-    return headers.get("authorization") == f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
+    return f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -49,7 +49,7 @@ class Connection:
         return found
 
     async def next_request(self) -> Request | None:
-        """None if the client has closed the connection."""
+        """The next request without its body. None if the client has closed the connection."""
         try:
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except asyncio.IncompleteReadError:
@@ -61,9 +61,10 @@ class Connection:
             self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         parts = urlsplit(target)  # a client that takes us for a proxy sends a whole URL
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return Request(method, target, unquote(parts.path), query, headers, await self._body(headers))
+        return Request(method, target, unquote(parts.path), query, headers)
 
-    async def _body(self, headers: dict[str, str]) -> bytes:
+    async def body(self, headers: Mapping[str, str]) -> bytes:
+        """The body of the request that has come."""
         if headers.get("transfer-encoding", "").lower() != "chunked":
             return await self._reader.readexactly(int(headers.get("content-length", 0)))
         body = b""
@@ -73,6 +74,13 @@ class Connection:
         while await self._reader.readuntil(b"\r\n") != b"\r\n":
             pass
         return body
+
+    async def break_off(self, cut: Cut, headers: Mapping[str, str]) -> None:
+        """Reads only a part of the body of a request."""
+        await self._reader.readexactly(cut.bytes_of(int(headers.get("content-length", 0))))
+        if cut.how == "stall":
+            await asyncio.Event().wait()  # what is not read hides from us that the client gives up
+        await self._end(cut)
 
     async def send(
         self,

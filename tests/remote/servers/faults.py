@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Literal
 
 from .messages import Request, Response
 from .objects import Objects
+from .operations import Operation, operation
 from .protocol import Protocol
 
 RANGES = ("range", "x-ms-range")
@@ -21,10 +23,14 @@ class Exchange:
     """A request with the right answer to it, for a fault to change."""
 
     request: Request
-    right: Response
     protocol: Protocol
     objects: Objects
     port: int
+
+    @cached_property
+    def right(self) -> Response:
+        """The right answer. A request is carried out when a fault asks for this: an error does not."""
+        return self.again()
 
     def again(self, request: Request | None = None) -> Response:
         """The answer to another request, or to the same one now that the objects have changed."""
@@ -33,7 +39,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Cut:
-    """An answer that stops within its body. None: before the first byte of the answer."""
+    """An answer or a request that stops within its body. None: before the first byte of the answer."""
 
     after: float | None
     """Bytes of the body, or below 1 a share of it."""
@@ -47,10 +53,15 @@ class Cut:
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with one answer."""
+    """What goes wrong with one request or its answer."""
 
     name: str
     change: Callable[[Exchange], Response] | None = None
+    """Makes another answer. Without it, the request is carried out."""
+    request_cut: Cut | None = None
+    """Where the server stops to read the request. Then it is not carried out."""
+    late_seconds: float = 0.0
+    """How long the answer is held back."""
     cut: Cut | None = None
     bytes_per_second: float | None = None
     chunked: bool = False
@@ -59,8 +70,26 @@ class Fault:
 # The connection.
 
 
+def reset_in_request(after: float = 0) -> Fault:
+    """The connection is reset before or within the body of the request, after some bytes or a share of it."""
+    return Fault("reset in the request", request_cut=Cut(after, "reset"))
+
+
+def stall_in_request(after: float = 0) -> Fault:
+    """The server reads nothing more of the body of the request; the connection stays open."""
+    return Fault("stall in the request", request_cut=Cut(after, "stall"))
+
+
+def late(seconds: float) -> Fault:
+    """The answer comes after this time."""
+    return Fault("late", late_seconds=seconds)
+
+
 def reset(after: float | None = None) -> Fault:
-    """The connection is reset before the answer, or within its body after some bytes or a share of it."""
+    """The connection is reset before the answer, or within its body after some bytes or a share of it.
+
+    The request was carried out: a client that wrote something does not know it.
+    """
     return Fault("reset", cut=Cut(after, "reset"))
 
 
@@ -139,6 +168,50 @@ def unauthorized() -> Fault:
 def not_found(code: str = "NoSuchKey") -> Fault:
     """404, for an object or (`NoSuchBucket`) for the bucket."""
     return error(404, code, "It does not exist")
+
+
+def no_such_upload() -> Fault:
+    """404: this upload was completed or aborted. Later requests of it get the same answer."""
+
+    def change(exchange: Exchange) -> Response:
+        named = exchange.request.query.get("uploadId", exchange.protocol.key(exchange.request))
+        exchange.objects.uploads.pop(named, None)
+        return exchange.right
+
+    return Fault("no such upload", change)
+
+
+def error_in_body(code: str = "InternalError") -> Fault:
+    """200, and the body says that it failed: S3 may begin its answer before it has completed an upload."""
+
+    def change(exchange: Exchange) -> Response:
+        return replace(exchange.protocol.error(500, code, "We encountered an internal error."), status=200)
+
+    return Fault(f"200 {code}", change)
+
+
+def carried_out(fault: Fault) -> Fault:
+    """The same error, but what was asked for has been done."""
+    assert fault.change
+    change = fault.change
+
+    def done(exchange: Exchange) -> Response:
+        assert exchange.right
+        return change(exchange)
+
+    return replace(fault, name=f"{fault.name}, carried out", change=done)
+
+
+def damaged(at: float = 0.5) -> Fault:
+    """One bit of the body of a request changes on its way. The server stores it so, unless a checksum tells."""
+
+    def change(exchange: Exchange) -> Response:
+        body = bytearray(exchange.request.body)
+        if body:
+            body[int(at * len(body))] ^= 1
+        return exchange.again(replace(exchange.request, body=bytes(body)))
+
+    return Fault("damaged", change)
 
 
 def _retry_after(seconds: float | None) -> dict[str, str]:
@@ -226,12 +299,14 @@ class Rule:
     path: str | None = None
     """Objects by key, with `*` and `?`."""
     method: str | None = None
+    operation: Operation | None = None
     times: int | None = None
     """How often it is played at most."""
     chance: float | None = None
     """How likely it is played. The seed and the number of a request decide it, not what came before."""
     seed: int = 0
     when: Callable[[Request], bool] | None = None
+    """What the request is like. Its body has not been read yet."""
     played: int = field(default=0, init=False)
 
     def holds(self, number: int, key: str, request: Request) -> bool:
@@ -244,6 +319,8 @@ class Rule:
         if self.path is not None and not fnmatchcase(key, self.path):
             return False
         if self.method is not None and request.method != self.method:
+            return False
+        if self.operation is not None and operation(request, key) != self.operation:
             return False
         if self.when is not None and not self.when(request):
             return False

@@ -30,6 +30,13 @@ class Files(Program):
         new.write_bytes(data)
         os.replace(new, path)  # a reader sees the old file or the new one
 
+    def get(self, key: str) -> bytes | None:
+        path = self._root / key
+        return path.read_bytes() if path.is_file() else None
+
+    def names(self) -> list[str]:
+        return files_in(self._root)
+
     def command(self) -> list[str]:
         self._root.mkdir(exist_ok=True)
         return [sys.executable, str(Path(__file__).with_name(self.program)), str(self.port), str(self._root)]
@@ -46,3 +53,8 @@ class Dav(Files):
     """HTTP with WebDAV by WsgiDAV: listing and writing as well, and conditions."""
 
     program = "dav_program.py"
+
+
+def files_in(folder: Path) -> list[str]:
+    """The files of a folder and its folders, sorted."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())

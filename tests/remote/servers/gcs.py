@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
+from .checksums import google_crc32c, md5
 from .messages import Request, Response, failed_condition
 from .objects import Object, Objects
 from .s3 import S3
+
+_CONDITIONS = ("if-match", "if-none-match", "x-goog-if-generation-match", "x-goog-if-generation-not-match")
 
 
 class Gcs(S3):
@@ -32,7 +36,16 @@ class Gcs(S3):
             "x-goog-generation": str(found.generation),
             "x-goog-metageneration": "1",
             "x-goog-stored-content-length": str(len(found.data)),
+            "x-goog-hash": _hashes(found.data, is_composed=found.etag.startswith('"composed-')),
         }
+
+    def part_headers(self, data: bytes) -> dict[str, str]:
+        return {**super().part_headers(data), "x-goog-hash": _hashes(data)}
+
+    def complete(self, request: Request, objects: Objects, key: str, parts: list[bytes]) -> Object | Response:
+        if any(name in request.headers for name in _CONDITIONS):
+            return self.error(501, "NotImplemented", "Uploads in parts have no preconditions.")
+        return objects.put(key, b"".join(parts), f'"composed-{objects.next_generation()}"')
 
     def failed(self, request: Request, found: Object | None) -> int | None:
         wanted = request.headers.get("x-goog-if-generation-match")
@@ -55,3 +68,10 @@ class Gcs(S3):
             return self.unmet(status)
         objects.delete(key)
         return Response(204)
+
+
+@lru_cache(64)
+def _hashes(data: bytes, *, is_composed: bool = False) -> str:
+    """An object that was stored in parts has no MD5."""
+    crc = f"crc32c={google_crc32c(data)}"
+    return crc if is_composed else f"{crc},md5={md5(data)}"

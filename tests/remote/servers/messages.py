@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from http import HTTPStatus
-from xml.sax.saxutils import escape
 
 from .objects import Object
 
@@ -57,16 +56,6 @@ class Response:
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def xml(root: str, *children: str) -> bytes:
-    """A document of one element with the children given."""
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root}>{"".join(children)}</{root.split()[0]}>'.encode()
-
-
-def element(name: str, *content: object) -> str:
-    """`element("Key", "a<b")` is `<Key>a&lt;b</Key>`."""
-    return f"<{name}>{''.join(escape(str(part)) for part in content)}</{name}>"
 
 
 def http_date(when: datetime) -> str:

@@ -45,7 +45,7 @@ class Objects:
         return self._objects.get(key)
 
     def put(self, key: str, data: bytes, etag: str | None = None) -> Object:
-        self._generation += 1
+        self.next_generation()
         now = datetime.now(UTC).replace(microsecond=0)
         made = Object(data, etag or self._etag(data, self._generation), self._generation, now)
         self._objects[key] = made
@@ -81,9 +81,12 @@ class Objects:
             last = name
         return Page(objects, prefixes, None)
 
-    def begin_upload(self, key: str) -> str:
+    def next_generation(self) -> int:
         self._generation += 1
-        name = f"upload-{self._generation}"
+        return self._generation
+
+    def begin_upload(self, key: str) -> str:
+        name = f"upload-{self.next_generation()}"
         self.uploads[name] = Upload(key)
         return name
 

@@ -15,7 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal, Self
 
@@ -24,7 +24,7 @@ from .connection import HEAD_BYTES, Connection, Link
 from .faults import Exchange, Fault, Rule, Script
 from .gcs import Gcs
 from .messages import Request, Response
-from .objects import Object
+from .operations import Operation, operation
 from .protocol import Protocol
 from .s3 import S3
 from .server import Server
@@ -57,11 +57,18 @@ class Entry:
     """None: no status was sent yet, or ever."""
     bytes: int = 0
     """Bytes of the body that were sent."""
+    received: int | None = None
+    """Bytes of the body of the request; None if it has not come whole."""
 
     @property
     def range(self) -> str | None:
         """The range as the client asked for it."""
         return self.headers.get("x-ms-range", self.headers.get("range"))
+
+    @property
+    def operation(self) -> Operation:
+        """What the client wants."""
+        return operation(Request(self.method, self.path, self.path, self.query, self.headers), self.key)
 
 
 class Played(Server):
@@ -112,10 +119,19 @@ class Played(Server):
         with self._lock:
             self.objects.put(key, data)
 
-    def get(self, key: str) -> Object | None:
-        """The object that the server has now."""
+    def get(self, key: str) -> bytes | None:
         with self._lock:
-            return self.objects.get(key)
+            found = self.objects.get(key)
+            return None if found is None else found.data
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return self.objects.keys()
+
+    def uploads(self) -> list[str]:
+        """On Azure the keys of blobs with blocks that are not committed: nothing can remove those."""
+        with self._lock:
+            return sorted(self.objects.uploads)
 
     def play(
         self,
@@ -124,13 +140,14 @@ class Played(Server):
         number: int | Collection[int] | None = None,
         path: str | None = None,
         method: str | None = None,
+        operation: Operation | None = None,
         times: int | None = None,
         chance: float | None = None,
         seed: int = 0,
         when: Callable[[Request], bool] | None = None,
     ) -> Rule:
         """Adds a rule to the script; see `Rule`. Of several rules that hold for a request, the first is played."""
-        rule = Rule(fault, number, path, method, times, chance, seed, when)
+        rule = Rule(fault, number, path, method, operation, times, chance, seed, when)
         with self._lock:
             self._script.rules.append(rule)
         return rule
@@ -220,12 +237,19 @@ class Played(Server):
             await connection.close()
 
     async def _answer(self, connection: Connection, number: int, request: Request) -> bool:
-        entry, response, fault, waves = self._arrived(number, request)
+        entry, fault, waves = self._arrived(number, request)
+        if fault and fault.request_cut:
+            await connection.break_off(fault.request_cut, request.headers)
+            waves.answered(entry.wave)
+            return False
+        request = replace(request, body=await connection.body(request.headers))
+        entry.received = len(request.body)
+        response = self._carry_out(request, fault)
         if self._gate:
             self._gate.arrived()
             await self._gate.wait()
-        if self.latency:
-            await asyncio.sleep(self.latency)
+        if late := self.latency + (fault.late_seconds if fault else 0.0):
+            await asyncio.sleep(late)
 
         def sent(count: int) -> None:
             entry.status = response.status
@@ -238,8 +262,8 @@ class Played(Server):
         await connection.drained()
         return reusable and request.headers.get("connection", "").lower() != "close"
 
-    def _arrived(self, connection: int, request: Request) -> tuple[Entry, Response, Fault | None, Waves]:
-        """Puts a request into the log, and finds the answer to it."""
+    def _arrived(self, connection: int, request: Request) -> tuple[Entry, Fault | None, Waves]:
+        """Puts a request into the log, and finds what goes wrong with it."""
         with self._lock:
             key = self.protocol.key(request)
             entry = Entry(
@@ -254,12 +278,13 @@ class Played(Server):
             )
             self.log.append(entry)
             fault = self._script.choose(entry.number, key, request)
-            response = self.protocol.answer(request, self.objects)
-            if fault:
-                entry.fault = fault.name
-                if fault.change:
-                    response = fault.change(Exchange(request, response, self.protocol, self.objects, self.port))
-            return entry, response, fault, self._waves
+            entry.fault = fault.name if fault else None
+            return entry, fault, self._waves
+
+    def _carry_out(self, request: Request, fault: Fault | None) -> Response:
+        with self._lock:
+            exchange = Exchange(request, self.protocol, self.objects, self.port)
+            return fault.change(exchange) if fault and fault.change else exchange.right
 
 
 _running: set[Played] = set()

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import unquote
-from xml.etree import ElementTree
 
-from .messages import Request, Response, element, failed_condition, http_date, ranged, xml
+from . import multipart
+from .checksums import wrong_checksum
+from .documents import children, element, text_of, xml
+from .messages import Request, Response, failed_condition, http_date, ranged
 from .objects import Object, Objects
 from .protocol import Protocol
 from .server import BUCKET, s3_storage
 
 
 class S3(Protocol):
-    """Signatures are not checked."""
+    """Signatures are not checked. Checksums are, where the client sends them."""
 
     scheme = "s3"
     copy_header = "x-amz-copy-source"
@@ -38,10 +39,13 @@ class S3(Protocol):
         bucket, _, key = request.path.lstrip("/").partition("/")
         if bucket != BUCKET:
             return self.error(404, "NoSuchBucket", f"The bucket {bucket} does not exist")
+        if header := wrong_checksum(request):
+            code = "XAmzContentSHA256Mismatch" if header == "x-amz-content-sha256" else "BadDigest"
+            return self.error(400, code, f"The {header} you specified did not match what we received.")
         if not key:
             return self._of_bucket(request, objects)
         if "uploads" in request.query or "uploadId" in request.query:
-            return self._of_upload(request, objects, key)
+            return multipart.answer(self, request, objects, key)
         match request.method:
             case "GET" | "HEAD":
                 return self._get(request, objects.get(key))
@@ -64,6 +68,15 @@ class S3(Protocol):
     def missing(self, request: Request, found: Object | None) -> bool:
         """Whether the version that is asked for does not exist."""
         return found is None
+
+    def part_headers(self, data: bytes) -> dict[str, str]:
+        """What is said of a part of an upload."""
+        return {"etag": multipart.part_etag(data)}
+
+    def complete(self, request: Request, objects: Objects, key: str, parts: list[bytes]) -> Object | Response:
+        """Makes an object of the parts of an upload, if the conditions of the request hold."""
+        refused = self._refused(request, objects, key)
+        return refused or objects.put(key, b"".join(parts), multipart.whole_etag(parts))
 
     def delete(self, request: Request, objects: Objects, key: str) -> Response:
         objects.delete(key)  # S3 does not say whether it was there
@@ -113,50 +126,13 @@ class S3(Protocol):
     def unmet(self, status: int) -> Response:
         return self.error(status, "PreconditionFailed", "At least one of the preconditions did not hold")
 
-    def _of_upload(self, request: Request, objects: Objects, key: str) -> Response:
-        if request.method == "POST" and "uploads" in request.query:
-            name = objects.begin_upload(key)
-            said = [element("Bucket", BUCKET), element("Key", key), element("UploadId", name)]
-            return Response(200, {"content-type": "application/xml"}, xml("InitiateMultipartUploadResult", *said))
-        name = request.query.get("uploadId", "")
-        upload = objects.uploads.get(name)
-        if upload is None or upload.key != key:
-            return self.error(404, "NoSuchUpload", "The specified multipart upload does not exist.")
-        match request.method:
-            case "PUT":
-                upload.parts[request.query["partNumber"]] = request.body
-                return Response(200, {"etag": _part_etag(request.body)})
-            case "POST":
-                return self._complete(request, objects, key, name)
-            case "DELETE":
-                del objects.uploads[name]
-                return Response(204)
-        return self.error(405, "MethodNotAllowed", f"{request.method} is not allowed")
-
-    def _complete(self, request: Request, objects: Objects, key: str, name: str) -> Response:
-        upload = objects.uploads[name]
-        listed = {_text(part, "PartNumber"): _text(part, "ETag").strip('"') for part in _children(request.body, "Part")}
-        if not listed or any(
-            number not in upload.parts or _part_etag(upload.parts[number]).strip('"') != etag
-            for number, etag in listed.items()
-        ):
-            return self.error(400, "InvalidPart", "One or more of the specified parts could not be found.")
-        if refused := self._refused(request, objects, key):
-            return refused
-        parts = [upload.parts[number] for number in sorted(listed, key=int)]
-        digests = b"".join(hashlib.md5(part, usedforsecurity=False).digest() for part in parts)
-        etag = f'"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"'
-        made = objects.put(key, b"".join(parts), etag)
-        del objects.uploads[name]
-        said = [element("Bucket", BUCKET), element("Key", key), element("ETag", made.etag)]
-        headers = {"content-type": "application/xml", **self.headers(made)}
-        return Response(200, headers, xml("CompleteMultipartUploadResult", *said))
-
     def _of_bucket(self, request: Request, objects: Objects) -> Response:
+        if request.method == "GET" and "uploads" in request.query:
+            return multipart.listing(objects)
         if request.method in ("GET", "HEAD"):
             return self._list(request.query, objects)
         if request.method == "POST" and "delete" in request.query:
-            names = [_text(child, "Key") for child in _children(request.body, "Object")]
+            names = [text_of(child, "Key") for child in children(request.body, "Object")]
             for name in names:
                 objects.delete(name)
             deleted = [f"<Deleted>{element('Key', name)}</Deleted>" for name in names]
@@ -188,16 +164,3 @@ class S3(Protocol):
 
 def timestamp(when: datetime) -> str:
     return when.strftime("%Y-%m-%dT%H:%M:%S.000Z")
-
-
-def _part_etag(data: bytes) -> str:
-    return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
-
-
-def _children(document: bytes, name: str) -> list[ElementTree.Element]:
-    """The elements of a name, in whatever namespace."""
-    return [child for child in ElementTree.fromstring(document) if child.tag.rpartition("}")[2] == name]
-
-
-def _text(parent: ElementTree.Element, name: str) -> str:
-    return next((child.text or "" for child in parent if child.tag.rpartition("}")[2] == name), "")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 
 from . import signing
+from .files import files_in
 from .program import Program
 from .server import ACCESS_KEY, BUCKET, SECRET_KEY, quoted, s3_storage
 
 INSTALL = "cargo install s3s-fs --version 0.14.1 --locked --features binary --root .venv"
 """What `make test` does."""
+
+
+_UPLOAD = re.compile(r"\.upload(_id)?-(?P<id>[0-9a-f-]{36})\.")
 
 
 def binary() -> str:
@@ -37,11 +42,26 @@ class S3s(Program):
     def put(self, key: str, data: bytes) -> None:
         signing.put(self.port, f"/{BUCKET}/{quoted(key)}", data)
 
+    def get(self, key: str) -> bytes | None:
+        path = self._root / BUCKET / key
+        return path.read_bytes() if path.is_file() else None
+
+    def names(self) -> list[str]:
+        return files_in(self._root / BUCKET)
+
+    def uploads(self) -> list[str]:
+        """It has a file for each upload, and one for each part: beside the buckets, with the id in their names."""
+        found = (_UPLOAD.match(path.name) for path in self._root.iterdir())
+        return sorted({matched["id"] for matched in found if matched})
+
     def command(self) -> list[str]:
-        root = self.folder / "root"
-        (root / BUCKET).mkdir(parents=True, exist_ok=True)
+        (self._root / BUCKET).mkdir(parents=True, exist_ok=True)
         keys = ["--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY]
-        return [binary(), "--host", "127.0.0.1", "--port", str(self.port), *keys, str(root)]
+        return [binary(), "--host", "127.0.0.1", "--port", str(self.port), *keys, str(self._root)]
 
     def prepare(self) -> None:
         """The bucket is a folder, which is there already."""
+
+    @property
+    def _root(self) -> Path:
+        return self.folder / "root"

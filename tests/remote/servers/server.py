@@ -41,6 +41,18 @@ class Server(ABC):
         """Stores an object, or replaces it."""
 
     @abstractmethod
+    def get(self, key: str) -> bytes | None:
+        """The data of an object, if it exists."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The keys of all objects, sorted."""
+
+    def uploads(self) -> list[str]:
+        """The uploads in parts that were begun and neither completed nor aborted. This server has none."""
+        return []
+
+    @abstractmethod
     def __enter__(self) -> Self: ...
 
     @abstractmethod

@@ -5,6 +5,7 @@ use super::ffrecord::FFRECORD;
 use super::recordio::RECORDIO;
 use super::riegeli::RIEGELI;
 use super::tfrecord::TFRECORD;
+use super::whole::WHOLE;
 use super::{Format, Probe, ReadOptions};
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
@@ -15,7 +16,7 @@ pub const FORMATS: &[&Format] = &[&ARRAY_RECORD, &RECORDIO, &TFRECORD, &FFRECORD
 
 /// The format of that name.
 pub fn by_name(name: &str) -> Result<&'static Format> {
-    FORMATS.iter().find(|f| f.name == name).copied().ok_or_else(|| {
+    FORMATS.iter().chain(&[&WHOLE]).find(|f| f.name == name).copied().ok_or_else(|| {
         let names: Vec<_> = FORMATS.iter().map(|f| f.name).collect();
         Error::argument(format!("unknown format '{name}'; known formats: {}", names.join(", ")))
     })

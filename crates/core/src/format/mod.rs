@@ -17,6 +17,7 @@ pub mod spare;
 pub(crate) mod testing;
 pub mod tfrecord;
 pub mod walk;
+pub mod whole;
 
 use crate::cache::Weight;
 use crate::cx::Cx;

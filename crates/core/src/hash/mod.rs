@@ -1,5 +1,6 @@
-//! The checksums and hashes that the formats use.
+//! The checksums and hashes that the formats use, and one that names data.
 
 pub mod crc32;
 pub mod crc32c;
 pub mod highway;
+pub mod sha1;

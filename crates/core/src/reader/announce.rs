@@ -35,13 +35,21 @@ impl Reader {
             fetch_ahead(&plans[..count]);
         }
     }
+
+    /// Whether a local cache has all bytes of all files.
+    pub(super) fn is_cached(&self) -> bool {
+        self.shards.iter().all(|shard| {
+            let source = shard.opened_source();
+            source.and_then(|source| source.mapped()).is_some_and(|mapped| mapped.is_whole())
+        })
+    }
 }
 
 /// Lets storages that are far away begin to fetch what will be read.
 fn fetch_ahead(plans: &[Plan<'_>]) {
     let mut ranges: Vec<_> = plans
         .iter()
-        .filter(|plan| !plan.source.is_mapped() && plan.source.storage().distance().is_far())
+        .filter(|plan| !plan.is_in_place() && plan.source.storage().distance().is_far())
         .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
         .collect();
     ranges.sort_unstable_by_key(|(shard, range, _)| (*shard, range.start));

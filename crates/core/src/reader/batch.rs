@@ -109,7 +109,7 @@ impl Reader {
             reads += u64::from(matches!(plan.place, PlannedRead::Stored(_)));
             stored += plan.stored_bytes();
         }
-        self.files.stats.read(reads, stored);
+        self.files.stats.read_mapped(reads, stored);
         self.page_cache.learn(jobs.len(), bytes, || self.spread(&mut jobs, cost, cx, fill_all))
     }
 
@@ -119,7 +119,7 @@ impl Reader {
             return;
         }
         let mut ranges: Vec<(usize, Range<u64>, &Source)> = plans
-            .filter(|plan| plan.source.is_mapped())
+            .filter(|plan| plan.is_in_place())
             .filter_map(|plan| plan.stored().map(|range| (plan.shard, range, plan.source)))
             .collect();
         let length = |range: &Range<u64>| (range.end.saturating_sub(range.start)) as usize;
@@ -258,7 +258,7 @@ impl Reader {
         let mapped = jobs.iter().filter(|(_, stored, _)| stored.is_none());
         let mapped =
             mapped.fold((0, 0), |(reads, bytes), (plan, ..)| (reads + 1, bytes + plan.stored_bytes()));
-        self.files.stats.read(mapped.0, mapped.1);
+        self.files.stats.read_mapped(mapped.0, mapped.1);
         self.spread(&mut jobs, cost, cx, |jobs, cx| {
             jobs.iter_mut().try_for_each(|(plan, stored, decoded)| {
                 let Some(chunk) = plan.chunk() else { return Ok(()) };
@@ -352,9 +352,15 @@ fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
 }
 
 impl Plan<'_> {
+    /// Whether its bytes can be accessed in place now.
+    #[inline]
+    pub(super) fn is_in_place(&self) -> bool {
+        self.source.is_mapped(|| self.stored().unwrap_or(0..0))
+    }
+
     /// Whether it can be read without a system call, as far as is known.
     fn is_mapped(&self) -> bool {
-        matches!(self.place, PlannedRead::Kept(_)) || self.source.is_mapped()
+        matches!(self.place, PlannedRead::Kept(_)) || self.is_in_place()
     }
 
     /// About how many nanoseconds it takes to read a record of that size.
@@ -382,7 +388,7 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
 fn fetch_chunks(plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Option<Vec<u8>>>> {
     let mut all = Vec::with_capacity(plans.len());
     for plan in plans {
-        let chunk = plan.chunk().filter(|_| !plan.source.is_mapped());
+        let chunk = plan.chunk().filter(|_| !plan.is_in_place());
         all.push(match chunk {
             Some(chunk) => {
                 let length = stored_length(plan.source, &chunk.stored).map_err(|e| plan.attribute(e))?;

@@ -38,11 +38,22 @@ impl Reader {
         }
     }
 
+    /// How many records share the record's chunk and are decoded together with it. None if the record is read alone, or
+    /// its file is not open yet.
+    pub fn group_of(&self, index: u64) -> Option<u64> {
+        let (shard, record) = self.shard_of(index).ok()?;
+        match self.place_of(self.shards[shard].opened_source()?, shard, record).ok()? {
+            PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
+            PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
+            PlannedRead::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
+        }
+    }
+
     /// Decodes the chunk of a plan, and caches it.
     pub(super) fn decode_chunk(&self, plan: &Plan<'_>, chunk: &Chunk, cx: &Cx<'_>) -> Result<Arc<Decoded>> {
         let decode = |stored: &[u8]| plan.source.table.decode(chunk, stored, cx);
-        if plan.source.is_mapped() {
-            self.files.stats.read(1, plan.stored_bytes());
+        if plan.is_in_place() {
+            self.files.stats.read_mapped(1, plan.stored_bytes());
         }
         let decoded = with_stored(plan.source, &chunk.stored, By::Map, cx, decode);
         Ok(self.keep(plan, chunk, decoded.map_err(|e| plan.attribute(e))?))

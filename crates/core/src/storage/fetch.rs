@@ -8,6 +8,8 @@
 //! When [`fetch`] returns, no read is in flight. While it runs, the queue bounds what is in flight: its memory bounds
 //! the bytes, its depth bounds the requests, and the limit of the data set bounds the open files.
 
+#[cfg(unix)]
+use super::cache::{self, file::CachedFile};
 use super::file::LocalFile;
 use super::remote::file::RemoteFile;
 use super::remote::transfer::Transfer;
@@ -39,6 +41,9 @@ pub enum Queue<'s> {
     PageCache(&'s LocalFile),
     /// Requests to servers.
     Remote(&'s RemoteFile),
+    /// A local cache, and requests to servers.
+    #[cfg(unix)]
+    Cached(&'s CachedFile),
 }
 
 /// The number of the job that failed, and the error.
@@ -53,10 +58,14 @@ pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
     #[cfg(target_os = "linux")]
     let (mut directs, mut cached) = (Vec::new(), Vec::new());
     let (mut remote, mut others) = (Vec::new(), Vec::new());
+    #[cfg(unix)]
+    let mut with_cache = Vec::new();
     for (number, job) in jobs.iter_mut().enumerate() {
         match job.storage.queue() {
             Queue::Own => others.push((number, job)),
             Queue::Remote(file) => remote.push((number, file, &mut job.ops)),
+            #[cfg(unix)]
+            Queue::Cached(file) => with_cache.push((number, file, &mut job.ops)),
             #[cfg(target_os = "linux")]
             Queue::Direct(file) => directs.push((number, file, &mut job.ops)),
             #[cfg(target_os = "linux")]
@@ -72,6 +81,8 @@ pub fn fetch(jobs: &mut [Fetch<'_, '_>], cx: &Cx<'_>) -> Result<(), Failed> {
         read_direct(directs, cx)?;
         cold::read_files(cached, cx)?;
     }
+    #[cfg(unix)]
+    cache::read(&mut with_cache, cx)?;
     read_others(others, cx)?;
     transfer.finish(cx)
 }

@@ -44,7 +44,7 @@ pub enum Io {
 /// Whether a file is on a file system that is known to be local. On network and user-space file systems, a read of a
 /// mapped page can wait forever, or fail where a plain read would be tried again.
 #[cfg(target_os = "linux")]
-pub(super) fn is_of_this_machine(file: &std::fs::File) -> bool {
+pub(super) fn is_of_this_machine(file: impl std::os::fd::AsFd) -> bool {
     const LOCAL: [u64; 10] = [
         0xEF53,      // ext2, ext3, ext4
         0x5846_5342, // xfs

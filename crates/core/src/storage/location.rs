@@ -1,8 +1,11 @@
 //! Opens locations as storages. This is the only place that opens files for reading.
 
+#[cfg(unix)]
+use super::cache::file::CachedFile;
 use super::file::{Io, LocalFile};
 use super::handles::Handle;
 use super::partial::FetchedRange;
+use super::remote::file::RemoteFile;
 use super::remote::open::{self as objects, FirstPart, OpenedObject};
 use super::remote::options::StorageOptions;
 use super::remote::url::RemoteUrl;
@@ -10,6 +13,7 @@ use super::{Mapped, Storage};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Acquire};
@@ -118,7 +122,7 @@ impl Location {
         };
         let opened = objects::open(locations.iter().filter_map(object).collect(), cx.budget.files(), cx)?;
         let make = |(file, part): OpenedObject| {
-            let mut opened = Opened::new(Arc::new(file));
+            let mut opened = Opened::object(file, cx);
             opened.part = Some(Arc::new(part));
             opened
         };
@@ -148,6 +152,28 @@ impl Opened {
     /// A storage that is always read.
     fn new(storage: Arc<dyn Storage>) -> Self {
         Opened { storage, mapped: None, map_flag: None, handle: None, warning: None, part: None }
+    }
+
+    /// An object, with the cache of its data set if there is one.
+    fn object(file: RemoteFile, cx: &Cx<'_>) -> Self {
+        #[cfg(unix)]
+        let file = match &cx.budget.files().cache {
+            None => file,
+            Some(cache) => match CachedFile::new(file, cache) {
+                Ok(file) => {
+                    let file = Arc::new(file);
+                    #[cfg(target_os = "linux")]
+                    let mapped = Some(file.clone() as Arc<dyn Mapped>);
+                    #[cfg(not(target_os = "linux"))]
+                    let mapped = None;
+                    return Opened { mapped, ..Opened::new(file) };
+                }
+                Err(file) => file,
+            },
+        };
+        #[cfg(not(unix))]
+        let _ = cx;
+        Opened::new(Arc::new(file))
     }
 
     /// A storage of the caller. If it is far away, a part of it is read now.
@@ -180,12 +206,12 @@ impl Opened {
         }
     }
 
-    /// Whether the bytes can be accessed in place now.
+    /// Whether a range can be accessed in place now.
     #[inline]
-    pub fn is_mapped(&self) -> bool {
+    pub fn is_mapped(&self, range: impl FnOnce() -> Range<u64>) -> bool {
         match self.map_flag {
             Some(flag) => flag.load(Acquire) == 0,
-            None => self.mapped().is_some(),
+            None => self.mapped().is_some_and(|mapped| mapped.holds(range())),
         }
     }
 

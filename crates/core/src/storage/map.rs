@@ -45,18 +45,75 @@ impl Map {
         // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
         let begin =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, file, 0) }.ok()?;
-        let Some((begin, slot)) = NonNull::new(begin.cast::<u8>())
-            .and_then(|begin| Some((begin, REGISTRY.take(begin.as_ptr() as usize, len)?)))
-        else {
-            // SAFETY: mapped above, and nothing refers to it.
-            let _ = unsafe { rustix::mm::munmap(begin, len) };
-            return None;
-        };
+        let map = Self::registered(begin, len)?;
         // Records are read at random by default. Read-ahead would fetch 128 KiB from a cold disk for every 4 KiB that
         // are needed.
         // SAFETY: advice about our own mapping. Nothing is changed.
-        let _ = unsafe { rustix::mm::madvise(begin.as_ptr().cast(), len, rustix::mm::Advice::Random) };
+        let _ = unsafe { rustix::mm::madvise(begin, len, rustix::mm::Advice::Random) };
+        Some(map)
+    }
+
+    /// Reserves addresses for `len` bytes. They read as zeros until files are placed there.
+    pub fn reserve(len: u64) -> Option<Map> {
+        let len = usize::try_from(len).ok().filter(|&len| len > 0)?;
+        if !sigbus::install() {
+            return None;
+        }
+        let (protection, flags) =
+            (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE);
+        // SAFETY: a new mapping at an address of the system's choice touches no memory that is in use.
+        let begin =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, protection, flags) }.ok()?;
+        Self::registered(begin, len)
+    }
+
+    fn registered(begin: *mut std::ffi::c_void, len: usize) -> Option<Map> {
+        let Some((begin, slot)) = NonNull::new(begin.cast::<u8>())
+            .and_then(|begin| Some((begin, REGISTRY.take(begin.as_ptr() as usize, len)?)))
+        else {
+            // SAFETY: mapped by the caller, and nothing refers to it.
+            let _ = unsafe { rustix::mm::munmap(begin, len) };
+            return None;
+        };
         Some(Map { begin, len, slot, exports: Exports::default() })
+    }
+
+    /// Maps the first `len` bytes of a file to the addresses from `at` on, a multiple of the page size. Readers must not
+    /// read there at the same time. False: that is not possible.
+    pub fn place(&self, at: u64, file: &File, len: usize) -> bool {
+        let Some(begin) = self.address(at, len) else { return false };
+        let (protection, flags) =
+            (rustix::mm::ProtFlags::READ, rustix::mm::MapFlags::SHARED | rustix::mm::MapFlags::FIXED);
+        // SAFETY: the range lies inside our own mapping, which nobody reads there.
+        let placed = unsafe { rustix::mm::mmap(begin.cast(), len, protection, flags, file, 0) };
+        if placed.is_ok() {
+            // SAFETY: advice about our own mapping. Nothing is changed.
+            let _ = unsafe { rustix::mm::madvise(begin.cast(), len, rustix::mm::Advice::Random) };
+        }
+        placed.is_ok()
+    }
+
+    /// Takes the file away that was placed at `at`. Readers may read there at the same time: they get zeros.
+    pub fn clear(&self, at: u64, len: usize) {
+        let Some(begin) = self.address(at, len) else { return };
+        let (protection, flags) = (
+            rustix::mm::ProtFlags::READ,
+            rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::FIXED | rustix::mm::MapFlags::NORESERVE,
+        );
+        // SAFETY: the range lies inside our own mapping. If the call fails, the file stays mapped.
+        let _ = unsafe { rustix::mm::mmap_anonymous(begin.cast(), len, protection, flags) };
+    }
+
+    fn address(&self, at: u64, len: usize) -> Option<*mut u8> {
+        let at = usize::try_from(at).ok()?;
+        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.len);
+        // SAFETY: the range lies inside the map.
+        (is_inside && len > 0).then(|| unsafe { self.begin.as_ptr().add(at) })
+    }
+
+    /// Whether buffers access the map directly, without checks.
+    pub fn is_exported(&self) -> bool {
+        self.exports.is_any()
     }
 
     /// The mapped bytes: what the file holds at the moment of the access. A copy is valid only if
@@ -94,6 +151,15 @@ impl Map {
     pub fn touch_end(&self) {
         // SAFETY: the last byte of the mapping, which has at least one. Volatile, because the value is not used.
         unsafe { self.begin.as_ptr().add(self.len - 1).read_volatile() };
+    }
+
+    /// Reads a byte. If its page cannot be read, this causes a fault, which marks the map.
+    #[inline]
+    pub fn touch(&self, at: usize) {
+        if at < self.len {
+            // SAFETY: a byte of the mapping. Volatile, because the value is not used.
+            unsafe { self.begin.as_ptr().add(at).read_volatile() };
+        }
     }
 
     /// Whether a range that ends at `end` has bytes in the last page.

@@ -30,6 +30,11 @@ impl Exports {
         self.0.fetch_sub(1, SeqCst);
     }
 
+    /// Whether there are any.
+    pub fn is_any(&self) -> bool {
+        self.0.load(SeqCst) > 0
+    }
+
     /// Marks the map as closed. True: it can be taken away now. False: it is exported, and stays as it is, or another
     /// thread closed it.
     pub fn retire(&self, slot: &Slot) -> bool {

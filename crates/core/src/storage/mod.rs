@@ -19,6 +19,7 @@
 //! | [`spool`] | temporary files: unpacked streams, tables of chunks on disk |
 //! | [`window`] | reading from front to back, in large pieces or skipping |
 //! | [`remote`] | objects in object stores and on web servers |
+//! | `cache` | a local folder with blocks of such objects (Unix) |
 //! | [`output`] | what a writer writes to |
 //! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
 //! | [`disk`] | the changes that they make to a folder |
@@ -29,6 +30,8 @@
 #[cfg(target_os = "linux")]
 mod aligned;
 pub mod buffered;
+#[cfg(unix)]
+pub mod cache;
 #[cfg(target_os = "linux")]
 mod cold;
 #[cfg(target_os = "linux")]
@@ -174,6 +177,16 @@ pub trait Mapped: Send + Sync {
     /// Borrows a range in place. None: the range has to be read.
     fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>>;
 
+    /// Whether a range can be borrowed, as far as is known.
+    fn holds(&self, _range: Range<u64>) -> bool {
+        true
+    }
+
+    /// Whether all bytes can be borrowed, as far as is known.
+    fn is_whole(&self) -> bool {
+        true
+    }
+
     /// Whether access to the bytes never waits for a disk.
     fn is_memory(&self) -> bool;
 
@@ -214,6 +227,9 @@ pub enum Borrowed<'a> {
     /// In a mapped file, which is held open.
     #[cfg(target_os = "linux")]
     Mapped(mapped_file::MappedRange<'a>),
+    /// In mapped blocks of a cache.
+    #[cfg(target_os = "linux")]
+    Cached(cache::file::CachedRange<'a>),
 }
 
 impl Borrowed<'_> {
@@ -224,6 +240,8 @@ impl Borrowed<'_> {
             Borrowed::Memory(bytes) => bytes,
             #[cfg(target_os = "linux")]
             Borrowed::Mapped(range) => range.bytes(),
+            #[cfg(target_os = "linux")]
+            Borrowed::Cached(range) => range.bytes(),
         }
     }
 
@@ -242,6 +260,14 @@ impl Borrowed<'_> {
             Borrowed::Memory(bytes) => act(bytes),
             #[cfg(target_os = "linux")]
             Borrowed::Mapped(range) => {
+                let result = act(range.bytes());
+                match range.is_intact(is_verified, result.is_ok())? {
+                    true => result,
+                    false => range.read_again(cx, &mut act),
+                }
+            }
+            #[cfg(target_os = "linux")]
+            Borrowed::Cached(range) => {
                 let result = act(range.bytes());
                 match range.is_intact(is_verified, result.is_ok())? {
                     true => result,

@@ -86,6 +86,20 @@ impl Staged {
         &self.target.path
     }
 
+    /// Takes a complete file of the same folder instead of what was written. It gets the temporary name. It is synced
+    /// when durable, because whoever wrote it may not have done so.
+    pub fn adopt(self, complete: &Path) -> Result<Sealed> {
+        let disk = LocalDisk { durable: self.target.durable };
+        self.adopt_on(complete, &disk)
+    }
+
+    fn adopt_on(mut self, complete: &Path, disk: &dyn Disk) -> Result<Sealed> {
+        let failed = |e| Error::io("cannot take over", e).in_file(&complete.to_string_lossy());
+        let file = self.owner.adopt(complete, &self.temp, self.number).map_err(failed)?;
+        self.out = Seekable::new(BufWriter::with_capacity(0, file))?;
+        self.seal_on(disk)
+    }
+
     /// Call this when all bytes are written. It flushes, syncs when durable, and closes.
     pub fn seal(self) -> Result<Sealed> {
         let disk = LocalDisk { durable: self.target.durable };
@@ -297,6 +311,47 @@ mod tests {
         names
     }
 
+    #[cfg(unix)]
+    fn inode(path: &Path) -> u64 {
+        std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap())
+    }
+
+    /// Notes what is synced.
+    #[cfg(unix)]
+    #[derive(Default)]
+    struct Synced {
+        inodes: std::cell::RefCell<Vec<u64>>,
+    }
+
+    #[cfg(unix)]
+    impl Disk for Synced {
+        fn publish(&self, temp: TempPath, to: &Path, overwrite: bool) -> std::io::Result<()> {
+            LocalDisk { durable: false }.publish(temp, to, overwrite)
+        }
+
+        fn rename(&self, _: &Path, _: &Path) -> std::io::Result<()> {
+            unreachable!("one file is published");
+        }
+
+        fn rename_new(&self, _: &Path, _: &Path) -> std::io::Result<()> {
+            unreachable!("one file is published");
+        }
+
+        fn remove(&self, _: &Path) -> std::io::Result<()> {
+            unreachable!("one file is published");
+        }
+
+        fn sync(&self, folder: &Path) -> std::io::Result<()> {
+            self.inodes.borrow_mut().push(inode(folder));
+            Ok(())
+        }
+
+        fn sync_file(&self, file: &File) -> std::io::Result<()> {
+            self.inodes.borrow_mut().push(std::os::unix::fs::MetadataExt::ino(&file.metadata()?));
+            Ok(())
+        }
+    }
+
     #[test]
     fn nothing_appears_before_publish_and_nothing_stays_after_a_drop() {
         let dir = tempfile::tempdir().unwrap();
@@ -326,6 +381,27 @@ mod tests {
         assert!(sealed.publish().unwrap_err().to_string().contains("overwrite=True"));
         assert_eq!(names(dir.path()), ["a.ffr"]);
         assert_eq!(std::fs::read(&target).unwrap(), b"somebody else's");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_is_taken_over_is_synced_like_one_that_was_written() {
+        for number in 0..3 {
+            let dir = tempfile::tempdir().unwrap();
+            let owner = Arc::default();
+            let _before: Vec<_> = (0..number)
+                .map(|at| Staged::create(&dir.path().join(format!("{at}.ffr")), false, true, &owner).unwrap())
+                .collect();
+            let (complete, target) = (dir.path().join("left"), dir.path().join("a.ffr"));
+            std::fs::write(&complete, b"whole").unwrap();
+            let mut staged = Staged::create(&target, false, true, &owner).unwrap();
+            staged.write_all(b"half").unwrap();
+            let disk = Synced::default();
+            staged.adopt_on(&complete, &disk).unwrap().publish_on(&disk).unwrap();
+            assert_eq!(std::fs::read(&target).unwrap(), b"whole");
+            assert_eq!(*disk.inodes.borrow(), [inode(&target), inode(dir.path())]);
+            assert!(!complete.exists());
+        }
     }
 
     #[cfg(unix)]

@@ -15,7 +15,7 @@
 
 use super::journal::{self, Journal, is_at};
 use super::publish::found;
-use super::temporary::{Mark, Name, Targets, TryLock, try_lock};
+use super::temporary::{Mark, Name, Targets, TryLock, open_to_lock, try_lock};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -193,7 +193,7 @@ fn verdict(folder: &Path, leader: Option<&Path>, mark: &Mark, try_lock: TryLock)
     if !mark.is_locked {
         return (State::Unknown("its writer could not lock it"), None);
     }
-    let lock = match leader.map(|leader| (leader, open(leader))) {
+    let lock = match leader.map(|leader| (leader, open_to_lock(leader))) {
         Some((leader, Ok(file))) => match try_lock(&file) {
             Ok(()) if is_at(&file, leader) => Some(file),
             Ok(()) => None, // published or removed meanwhile
@@ -211,11 +211,6 @@ fn verdict(folder: &Path, leader: Option<&Path>, mark: &Mark, try_lock: TryLock)
         return (State::Stale, lock);
     }
     (State::Unknown("another machine wrote it, and locks on this file system may not reach this one"), None)
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    // On NFS, only a process that may write to a file may lock it.
-    File::options().read(true).write(true).open(path).or_else(|_| File::open(path))
 }
 
 fn is_local(folder: &Path) -> bool {

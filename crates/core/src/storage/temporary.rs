@@ -255,6 +255,38 @@ impl Owner {
         let led = led.as_ref().ok_or(ErrorKind::NotFound)?;
         led.create(target, &format!("{number}s"), SAMPLES)
     }
+
+    /// Replaces file `number`, which is at `temp`, by a complete file of the same folder. Returns that file.
+    ///
+    /// A leader that is replaced would take the lock with it. So the complete file is locked before it becomes the
+    /// leader, and the old lock is held until then. An error if another process has locked it: then it is in use there.
+    pub fn adopt(&self, complete: &Path, temp: &Path, number: u64) -> std::io::Result<File> {
+        let mut led = self.led.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = open_to_lock(complete)?;
+        let lock = led.as_mut().and_then(|led| led.lock.as_mut()).filter(|_| number == 0);
+        let new = match &lock {
+            Some(_) => {
+                (self.try_lock)(&file)?;
+                Some(file.try_clone()?)
+            }
+            None => None,
+        };
+        std::fs::rename(complete, temp)?;
+        if !is_at(&file, temp) {
+            // Another process has put another file there meanwhile. Nobody knows what is in it.
+            return Err(ErrorKind::NotFound.into());
+        }
+        if let Some((lock, new)) = lock.zip(new) {
+            *lock = new;
+        }
+        Ok(file)
+    }
+}
+
+/// Opens a file to lock it.
+pub fn open_to_lock(path: &Path) -> std::io::Result<File> {
+    // On NFS, only a process that may write to a file may lock it.
+    File::options().read(true).write(true).open(path).or_else(|_| File::open(path))
 }
 
 impl Led {

@@ -1,29 +1,45 @@
 //! One output and its encoder. Records are collected in groups. Groups are encoded (by other threads if there is a
 //! pool) and written in order.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::encode::{AnyEncoded, AnyEncoder, CarriedChunk, EncodeJob, Group};
 use crate::format::walk::Content;
 use crate::process;
 use crate::storage::output::{ForwardOutput, Output, open_special};
 use crate::storage::publish::{Sealed, Staged};
+use crate::storage::remote::upload::spooled::{SealedSpool, Spooled};
+use crate::storage::remote::upload::{Pieces, SealedUpload, Upload};
 use crate::storage::temporary::Owner;
 use crate::writer::pool::{Flying, Listen, Pool};
 use crate::writer::tally::{Sum, Tally};
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 enum Sink {
     Staged(Staged),
+    Upload(Upload),
+    Spooled(Spooled),
     Other(Box<dyn Output>),
+}
+
+/// A complete file that is not visible yet.
+pub enum Complete {
+    /// A local file under a temporary name.
+    File(Sealed),
+    /// An object in a store.
+    Object(SealedUpload),
+    /// An object that is not in the store yet.
+    Spooled(SealedSpool),
 }
 
 impl Sink {
     fn output(&mut self) -> &mut dyn Output {
         match self {
             Sink::Staged(staged) => staged,
+            Sink::Upload(upload) => upload,
+            Sink::Spooled(spooled) => spooled,
             Sink::Other(output) => &mut **output,
         }
     }
@@ -84,6 +100,16 @@ impl FileWriter {
         pool: Option<Arc<Pool>>,
     ) -> Result<Self> {
         Self::start(Sink::Staged(Staged::create_shard(path, durable, owner)?), encoder, pool)
+    }
+
+    /// Writes an object to a store.
+    pub fn upload(upload: Upload, encoder: Box<dyn AnyEncoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
+        Self::start(Sink::Upload(upload), encoder, pool)
+    }
+
+    /// Writes an object that is sent to its store when it is complete.
+    pub fn spooled(spooled: Spooled, encoder: Box<dyn AnyEncoder>, pool: Option<Arc<Pool>>) -> Result<Self> {
+        Self::start(Sink::Spooled(spooled), encoder, pool)
     }
 
     /// Writes to an existing output.
@@ -175,20 +201,46 @@ impl FileWriter {
         parts.encoder.place_chunk(chunk, parts.sink.output())
     }
 
+    /// Takes a complete file instead of what was written. `is_compared`: for an object, whether its store has told the right
+    /// checksums of its parts.
+    pub fn adopt(mut self, finished: Finished, is_compared: bool) -> Result<Complete> {
+        // SAFETY: `self` is forgotten right after, so the parts are not taken or dropped a second time.
+        let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+        std::mem::forget(self);
+        match (parts.sink, finished) {
+            (Sink::Staged(staged), Finished::File(path)) => staged.adopt(&path).map(Complete::File),
+            (Sink::Upload(upload), Finished::Pieces(pieces)) => {
+                upload.adopt(pieces, is_compared).map(Complete::Object)
+            }
+            _ => Err(Error::argument("the file is complete in another kind of place")),
+        }
+    }
+
     /// Writes everything that is pending, and the end of the file. The file is then complete under its temporary name.
-    /// Returns `None` if the output is not a staged file.
-    pub fn seal(mut self) -> Result<Option<(Sealed, Option<Sum>)>> {
+    /// Returns `None` if the output is not published.
+    pub fn seal(mut self) -> Result<Option<(Complete, Option<Sum>)>> {
         self.work()?;
         self.parts.finish()?;
         let sum = self.tally.take().map(Tally::sum);
         // SAFETY: `self` is forgotten right after, so the parts are not taken or dropped a second time.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
         std::mem::forget(self);
-        match parts.sink {
-            Sink::Staged(staged) => Ok(Some((staged.seal()?, sum))),
-            Sink::Other(_) => Ok(None),
-        }
+        let complete = match parts.sink {
+            Sink::Staged(staged) => Complete::File(staged.seal()?),
+            Sink::Upload(upload) => Complete::Object(upload.seal()?),
+            Sink::Spooled(spooled) => Complete::Spooled(spooled.seal()?),
+            Sink::Other(_) => return Ok(None),
+        };
+        Ok(Some((complete, sum)))
     }
+}
+
+/// A complete file that another process left.
+pub enum Finished {
+    /// A local file.
+    File(PathBuf),
+    /// The parts of an object.
+    Pieces(Pieces),
 }
 
 impl Parts {

@@ -7,7 +7,6 @@ use crate::hash::highway::Hasher;
 use crate::storage::file::Io;
 use crate::storage::location::Location;
 use crate::storage::remote::open::FirstPart;
-use std::path::Path;
 
 /// Counts and hashes records.
 #[derive(Default)]
@@ -39,9 +38,15 @@ impl Tally {
     }
 }
 
-/// Reads the file at `path` and compares its records with what was written.
-pub fn check(path: &Path, format: &Format, options: &ReadOptions, written: Sum, cx: &Cx<'_>) -> Result<()> {
-    let opened = Location::path(path.to_owned()).open(Io::Plain, FirstPart::Beginning, cx)?;
+/// Reads a file and compares its records with what was written.
+pub fn check(
+    location: &Location,
+    format: &Format,
+    options: &ReadOptions,
+    written: Sum,
+    cx: &Cx<'_>,
+) -> Result<()> {
+    let opened = location.open(Io::Plain, FirstPart::Beginning, cx)?;
     let mut tally = Tally::default();
     let mut pace = cx.pace();
     walk::scan(format, &*opened.storage, options, cx, &mut |record| {
@@ -55,5 +60,9 @@ pub fn check(path: &Path, format: &Format, options: &ReadOptions, written: Sum, 
     Err(Error::checksum("the written file does not hold the records that were passed to the writer")
         .expected(format_args!("{} records with hash {:016x}", written.records, written.hash))
         .found(format_args!("{} with {:016x}", found.records, found.hash))
-        .hint("memory or disk may be faulty; nothing was published"))
+        .hint(if location.as_url().is_some() {
+            "memory or the store may be faulty; what was published is deleted again"
+        } else {
+            "memory or disk may be faulty; nothing was published"
+        }))
 }

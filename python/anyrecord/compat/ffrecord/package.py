@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 
 import anyrecord
-from anyrecord.compat._types import StrPath, exact, is_url, target_path, text_of
+from anyrecord.compat._types import StrPath, exact, is_url, shown, split_query, text_of
 from anyrecord.compat.ffrecord.reader import FileReader, Sample
 
 __all__ = ["PackedFolder", "pack_folder"]
@@ -19,13 +19,13 @@ Items: TypeAlias = list[str | Path]  # inside `PackedFolder`, the name `list` is
 
 def pack_folder(folder: StrPath, out_file: StrPath, verbose: bool = False) -> None:
     """Stores a folder and everything in it as one file. The name of the file must end with `.ffr`."""
-    source, target = text_of(folder), target_path(out_file)
+    source, target = text_of(folder), text_of(out_file)
     if not is_url(source) and not os.path.isdir(source):  # `pack` refuses a URL by name
         raise AssertionError("'folder' must be a directory")
-    if os.path.splitext(target)[1] != ".ffr":
-        raise AssertionError(f"{target} does not end with .ffr")
+    if os.path.splitext(split_query(target)[0])[1] != ".ffr":
+        raise AssertionError(f"{shown(target)} does not end with .ffr")
     parent = os.path.dirname(target) or os.curdir
-    if not os.path.isdir(parent):
+    if not is_url(target) and not os.path.isdir(parent):
         raise RuntimeError(f"'fd > 0' failed. Failed to open file {target}: {os.strerror(2)}")
     anyrecord.pack(
         source, target, overwrite=True, progress=_printer(source) if verbose and not is_url(source) else None

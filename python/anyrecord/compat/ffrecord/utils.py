@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from anyrecord.compat._types import StrPath, target_path
+from anyrecord.compat._types import StrPath, files_in, is_url, shown, text_of
 from anyrecord.compat.ffrecord.writer import FileWriter
 
 __all__ = ["dump"]
@@ -29,20 +31,24 @@ def dump(dataset: Any, fname: StrPath, nfiles: int, verbose: bool = False) -> No
     >>> FileReader("parts").n
     3
     """
-    target = target_path(fname)
+    target = text_of(fname)
     if nfiles == 1:
         _write(dataset, 0, len(dataset), target)
         if verbose:
-            print(f"1/1 {target}", flush=True)
+            print(f"1/1 {shown(target)}", flush=True)
         return
     size = -(-len(dataset) // nfiles) if nfiles >= 0 else len(dataset)
     starts = range(0, len(dataset), size)
     if len(starts) != nfiles:
         warnings.warn(f"Split into {len(starts)} files rather than {nfiles} files", stacklevel=2)
-    folder = Path(target)
-    folder.mkdir(parents=True, exist_ok=True)
+    if is_url(target):
+        folder = target.rstrip("/")
+    else:
+        folder = str(Path(target))
+        os.makedirs(folder, exist_ok=True)
     parts = [
-        (start, min(start + size, len(dataset)), str(folder / f"PART_{k:05d}.ffr")) for k, start in enumerate(starts)
+        (start, min(start + size, len(dataset)), os.path.join(folder, f"PART_{k:05d}.ffr"))
+        for k, start in enumerate(starts)
     ]
     _warn_of_others(folder, {path for *_, path in parts})
     _write_all(dataset, parts, verbose)
@@ -82,10 +88,17 @@ def _write(dataset: Any, start: int, stop: int, path: str) -> None:
             writer.write_one(dataset[index])
 
 
-def _warn_of_others(folder: Path, parts: set[str]) -> None:
-    others = sorted(str(path) for path in folder.glob("*.ffr") if str(path) not in parts)
+def _warn_of_others(folder: str, parts: set[str]) -> None:
+    found = []
+    if is_url(folder):
+        with suppress(OSError):  # there is nothing yet, or the server cannot list
+            found = files_in(folder, "*.ffr")
+    else:
+        found = [str(path) for path in Path(folder).glob("*.ffr")]
+    others = sorted(shown(path) for path in found if path not in parts)
     if others:
         warnings.warn(
-            f"{folder} contains other .ffr files, which readers of the folder will also read: {', '.join(others[:3])}",
+            f"{shown(folder)} contains other .ffr files, which readers of the folder will also read: "
+            f"{', '.join(others[:3])}",
             stacklevel=3,
         )

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, SupportsIndex
 
 import anyrecord
-from anyrecord.compat._types import StrPath, target_path
+from anyrecord.compat._types import StrPath, is_url, shown, split_query, text_of
 from anyrecord.compat.runtime_errors import runtime_error
 
 __all__ = ["FileWriter"]
@@ -40,26 +40,30 @@ class FileWriter:
     """
 
     def __init__(self, fname: StrPath, n: SupportsIndex) -> None:
-        path = target_path(fname) if isinstance(fname, str | os.PathLike) else fname
-        if not isinstance(path, str) or os.path.splitext(path)[1] != ".ffr":
-            raise AssertionError(f"fname must be a path that ends with .ffr, not {path!r}")
+        path = text_of(fname) if isinstance(fname, str | os.PathLike) else fname
+        if not isinstance(path, str) or os.path.splitext(split_query(path)[0])[1] != ".ffr":
+            named = shown(path) if isinstance(path, str) else path
+            raise AssertionError(f"fname must be a path that ends with .ffr, not {named!r}")
         self._n = operator.index(n)
         if not 0 <= self._n <= (1 << 62) // _ENTRY_BYTES:
             raise ValueError(
                 f"n={self._n} is not valid: the number of samples must be from 0 to {(1 << 62) // _ENTRY_BYTES}"
             )
         try:
-            free = shutil.disk_usage(os.path.dirname(path) or os.curdir).free
-            if self._n * _ENTRY_BYTES > free:
-                raise MemoryError(f"the table of {self._n} samples alone needs {self._n * _ENTRY_BYTES} bytes of disk")
-            # An absolute path, because the working directory can change before the writer is closed.
-            target = os.path.abspath(path)
+            target = path if is_url(path) else self._local_path(path)
             self._writer = anyrecord.create(target, format="ffrecord", overwrite=True, num_records=self._n)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise runtime_error(f"'fd > 0' failed. Failed to open file {path}: {reason}", error) from error
-        self._path, self._pid = path, os.getpid()
+            raise runtime_error(f"'fd > 0' failed. Failed to open file {shown(path)}: {reason}", error) from error
+        self._path, self._pid = shown(path), os.getpid()
         _ALIVE[id(self)] = self
+
+    def _local_path(self, path: str) -> str:
+        free = shutil.disk_usage(os.path.dirname(path) or os.curdir).free
+        if self._n * _ENTRY_BYTES > free:
+            raise MemoryError(f"the table of {self._n} samples alone needs {self._n * _ENTRY_BYTES} bytes of disk")
+        # An absolute path, because the working directory can change before the writer is closed.
+        return os.path.abspath(path)
 
     @property
     def n(self) -> int:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Final, Literal, NoReturn, Self, SupportsIndex
 
 import anyrecord
-from anyrecord.compat._types import target_path
+from anyrecord.compat._types import shown, text_of
 from anyrecord.compat.recordio.source import StrPath, file_object, path_text
 from anyrecord.compat.runtime_errors import runtime_error
 
@@ -93,11 +93,11 @@ class Writer(_Output):
     """
 
     def __init__(self, path: StrPath) -> None:
-        name = target_path(path_text(path))
+        name = text_of(path_text(path))
         try:
             self._out = anyrecord.create(name, format="recordio", overwrite=True)
         except (OSError, ValueError, anyrecord.RecordError) as error:
-            raise runtime_error(f"Failed to create recordio file: {name}", error) from error
+            raise runtime_error(f"Failed to create recordio file: {shown(name)}", error) from error
 
     def write(self, record: bytes) -> None:
         """Writes a record. It must be `bytes` and smaller than 32 MiB."""

@@ -2,13 +2,14 @@
 //! redirect to another host unless asked to.
 
 use super::options::Policy;
+use super::sending::{self, Sending};
 use async_trait::async_trait;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
     HttpService,
 };
 use object_store::{ClientConfigKey, ClientOptions};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION};
+use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderValue, LOCATION};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +27,17 @@ pub struct Answer {
     pub status: Option<u16>,
     /// How long the server asks to wait.
     pub retry_after: Option<Duration>,
+    /// Which server it was: scheme, host and port.
+    pub origin: Option<Arc<String>>,
+    /// The ETag of what was stored.
+    pub tag: Option<String>,
 }
 
 /// What a task's requests have in common.
 struct Scope {
     query: Option<Arc<str>>,
+    /// What the requests store, if they store anything.
+    sending: Option<Arc<Sending>>,
     answer: RefCell<Answer>,
 }
 
@@ -38,9 +45,14 @@ tokio::task_local! {
     static SCOPE: Scope;
 }
 
-/// Runs requests, with the query of a URL, and returns also what the server answered to the last of them.
-pub async fn with_answer<T>(query: Option<Arc<str>>, requests: impl Future<Output = T>) -> (T, Answer) {
-    let scope = Scope { query, answer: RefCell::default() };
+/// Runs requests, with the query of a URL, and returns also what the server answered to the last of them. `sending`: what
+/// they store.
+pub async fn with_answer<T>(
+    query: Option<Arc<str>>,
+    sending: Option<Arc<Sending>>,
+    requests: impl Future<Output = T>,
+) -> (T, Answer) {
+    let scope = Scope { query, sending, answer: RefCell::default() };
     SCOPE
         .scope(scope, async {
             let result = requests.await;
@@ -69,7 +81,8 @@ impl HttpConnector for Connector {
         let login = self.address.as_ref().and_then(|address| client.get(address).build().ok());
         let login = login.and_then(|request| request.headers().get(AUTHORIZATION).cloned());
         let follows_redirects = self.policy.follow_redirects;
-        Ok(HttpClient::new(Watched { client: HttpClient::new(client), login, follows_redirects }))
+        let sender = client.clone();
+        Ok(HttpClient::new(Watched { client: HttpClient::new(client), sender, login, follows_redirects }))
     }
 }
 
@@ -137,6 +150,8 @@ impl std::error::Error for OtherHost {}
 #[derive(Debug)]
 struct Watched {
     client: HttpClient,
+    /// The same client, for requests whose progress is watched.
+    sender: reqwest::Client,
     login: Option<HeaderValue>,
     follows_redirects: bool,
 }
@@ -152,12 +167,30 @@ impl HttpService for Watched {
         if let Some(login) = &self.login {
             request.headers_mut().insert(AUTHORIZATION, login.clone());
         }
+        if let Some(sending) = SCOPE.try_with(|scope| scope.sending.clone()).ok().flatten() {
+            sending.prepare(&mut request);
+            if sending.is_body_of(&request) {
+                let response = sending::send(&self.sender, request, &sending).await;
+                let tag =
+                    response.as_ref().ok().and_then(|response| response.headers().get(ETAG)?.to_str().ok());
+                let answer = Answer { tag: tag.map(str::to_owned), ..answer_of(&response) };
+                let _ = SCOPE.try_with(|scope| *scope.answer.borrow_mut() = answer);
+                return sending.compared(response?);
+            }
+        }
+        let mut asked = None;
         for _ in 0..=MOST_REDIRECTS {
             let (method, headers) = (request.method().clone(), request.headers().clone());
             let address = Url::parse(&request.uri().to_string()).map_err(unusable)?;
+            // The server that was asked first. One that it redirects to may be another one each time.
+            let origin = asked.get_or_insert_with(|| Arc::new(address.origin().ascii_serialization()));
             let response = self.client.execute(request).await;
             // Requests outside of a scope are of the store itself, for example for credentials.
-            let _ = SCOPE.try_with(|scope| *scope.answer.borrow_mut() = answer_of(&response));
+            let _ = SCOPE.try_with(|scope| {
+                let answer = answer_of(&response);
+                let origin = answer.status.map(|_| origin.clone());
+                *scope.answer.borrow_mut() = Answer { origin, ..answer };
+            });
             let response = response?;
             let target = target_of(&response).filter(|_| method == "GET" || method == "HEAD");
             let Some(target) = target else { return Ok(response) };
@@ -187,7 +220,7 @@ fn answer_of(response: &Result<HttpResponse, HttpError>) -> Answer {
     let seconds = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
     // A server may ask for any time. The retries have their own limit.
     let wait = seconds.map(|seconds: u32| Duration::from_secs(seconds.into()));
-    Answer { status: Some(response.status().as_u16()), retry_after: wait }
+    Answer { status: Some(response.status().as_u16()), retry_after: wait, ..Answer::default() }
 }
 
 /// Where an answer redirects to.

@@ -1,12 +1,32 @@
 //! Errors of stores, in words that say what to try. They never contain a secret.
 
 use super::client::{Answer, OtherHost};
+use super::sending::Garbled;
 use super::url::Kind;
 use crate::error::Error;
 use object_store::Error as StoreError;
 use object_store::client::{HttpError, HttpErrorKind};
 use std::error::Error as StdError;
 use std::io::ErrorKind;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It reads, or lists.
+    Reading,
+    /// It stores or deletes something.
+    Writing,
+}
+
+impl Doing {
+    /// The beginning of an error.
+    pub fn failed(self) -> &'static str {
+        match self {
+            Doing::Reading => "cannot read",
+            Doing::Writing => "cannot write",
+        }
+    }
+}
 
 /// Whether to send a request again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,19 +99,24 @@ pub fn of_store(error: &StoreError) -> Error {
 }
 
 /// The error of a request to a store of a kind.
-pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind) -> Failed {
+pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind, doing: Doing) -> Failed {
     let text = error.to_string();
     let code = &*tag(&text, "Code").unwrap_or_default();
     if let Some(other) = cause::<OtherHost>(error) {
-        let error = io(ErrorKind::Other, "cannot read", other.to_string());
+        let error = io(ErrorKind::Other, doing.failed(), other.to_string());
         return Failed::finally(
             error.hint("open the address that it redirects to, or pass storage={\"follow_redirects\": True}"),
         );
     }
     let answered = |status: u16| {
         let said = format!("the server answered {status} {code}");
-        io(ErrorKind::Other, "cannot read", said.trim_end())
+        io(ErrorKind::Other, doing.failed(), said.trim_end())
     };
+    if doing == Doing::Writing
+        && let Some(failed) = of_writing(error, answer, &text, code)
+    {
+        return failed;
+    }
     match answer.status {
         Some(status @ (429 | 503)) => {
             let hint = "it is overloaded: use fewer processes, or storage={\"max_requests\": 8}";
@@ -109,7 +134,88 @@ pub fn of_request(error: &StoreError, answer: &Answer, kind: Kind) -> Failed {
         StoreError::Generic { .. } if kind == Kind::Memory => true,
         _ => answer.status == Some(416),
     };
-    Failed { again: again(error), error: sentence(error, answer, &text, code, kind), is_range }
+    Failed { again: again(error), error: sentence(error, answer, &text, code, kind, doing), is_range }
+}
+
+/// The errors that only requests have that store something.
+fn of_writing(error: &StoreError, answer: &Answer, text: &str, code: &str) -> Option<Failed> {
+    if let Some(garbled) = cause::<Garbled>(error) {
+        let error = io(ErrorKind::InvalidData, "cannot write", garbled.to_string());
+        let hint =
+            "check the network; if this store sends other checksums, pass storage={\"check_uploads\": False}";
+        return Some(Failed::later(error.hint(hint)));
+    }
+    // S3 compares the bytes itself with the hash that the signature covers.
+    if ["BadDigest", "XAmzContentSHA256Mismatch", "Md5Mismatch"].contains(&code) {
+        let garbled = "other bytes arrived at the server than were sent: it found another hash";
+        let error = io(ErrorKind::InvalidData, "cannot write", garbled);
+        return Some(Failed::later(error.hint("check the network")));
+    }
+    let said = |status: u16| match tag(text, "Message") {
+        Some(message) => format!("the server answered {status} {code}: {message}"),
+        None => format!("the server answered {status} {code}").trim_end().to_owned(),
+    };
+    match (answer.status, error) {
+        // Two requests for the same object at once. S3 asks to send this one again.
+        (Some(status @ 409), _) if code == "ConditionalRequestConflict" || code == "OperationAborted" => {
+            Some(Failed::later(io(ErrorKind::ResourceBusy, "cannot write", said(status))))
+        }
+        (Some(409 | 412), _) | (None, StoreError::AlreadyExists { .. }) => {
+            let error = io(ErrorKind::AlreadyExists, "will not overwrite", "there is an object of that name");
+            Some(Failed::finally(error.hint("pass overwrite=True to replace it")))
+        }
+        (Some(status @ 404), _) if code == "NoSuchUpload" => {
+            let error = io(ErrorKind::NotFound, "the upload is gone", said(status));
+            let hint = "another process has aborted it, or a lifecycle rule of the bucket; write it again";
+            Some(Failed::finally(error.hint(hint)))
+        }
+        // The crate does not tell these apart for every request of every store.
+        (Some(status @ (401 | 403)), StoreError::Generic { .. }) => {
+            let error = io(ErrorKind::PermissionDenied, "access is denied", said(status));
+            Some(Failed::finally(error.hint("check the credentials and their permissions")))
+        }
+        (Some(status @ 404), StoreError::Generic { .. }) => {
+            let error = io(ErrorKind::NotFound, "there is no such object or bucket", said(status));
+            Some(Failed::finally(error.hint("check the name and the account")))
+        }
+        // Requests that delete are sent in batches. The answer to a batch is a success, with a status for each object inside.
+        (Some(200..300), _) if is_missing(error, text) => {
+            let error =
+                io(ErrorKind::NotFound, "there is no such object", "the store has nothing of that name");
+            Some(Failed::finally(error.hint("check the name")))
+        }
+        (Some(200..300), _) if is_denied(error, text) => {
+            let error =
+                io(ErrorKind::PermissionDenied, "access is denied", "the store refuses to delete the object");
+            Some(Failed::finally(error.hint("check the credentials and their permissions")))
+        }
+        // An error in the body of an answer that began well.
+        (Some(status @ 200..300), _) => {
+            Some(Failed::later(io(ErrorKind::Other, "cannot write", said(status))))
+        }
+        (Some(status @ (405 | 501)), _) => {
+            let error = io(ErrorKind::Unsupported, "cannot write", said(status));
+            Some(Failed::finally(error.hint("the server takes no files: write to a local path")))
+        }
+        (Some(413), _) => {
+            let error = io(ErrorKind::FileTooLarge, "cannot write", said(413));
+            Some(Failed::finally(error.hint("the server takes no objects or parts of that size")))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an error in the answer to a batch says that there is no such object.
+fn is_missing(error: &StoreError, text: &str) -> bool {
+    // S3 does not mind, but some servers of its protocol do. The crate has only words for their answer.
+    matches!(error, StoreError::NotFound { .. }) || text.contains("(code: NoSuchKey)")
+}
+
+/// Whether an error in the answer to a batch says that access is denied.
+fn is_denied(error: &StoreError, text: &str) -> bool {
+    let is_refused =
+        matches!(error, StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. });
+    is_refused || text.contains("(code: AccessDenied)")
 }
 
 /// Whether an error without an answer of the server may go away.
@@ -124,7 +230,8 @@ fn again(error: &StoreError) -> Again {
     }
 }
 
-fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: Kind) -> Error {
+fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: Kind, doing: Doing) -> Error {
+    let cannot = doing.failed();
     // If the client itself gave up, the last answer says nothing about it.
     let has_given_up = cause::<HttpError>(error).is_some();
     let status = answer.status.filter(|status| !has_given_up && !(200..300).contains(status));
@@ -142,12 +249,12 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: K
         |what: &'static str, said: &str, hint: &'static str| io(ErrorKind::Other, what, said).hint(hint);
     match error {
         _ if is_region && kind == Kind::S3 => failed(
-            "cannot read",
+            cannot,
             &said,
             "the bucket is in another region: pass storage={\"region\": ...} or set AWS_REGION",
         ),
         _ if matches!(status, Some(300..400)) => {
-            failed("cannot read", &said, "it redirects without saying where: check the address")
+            failed(cannot, &said, "it redirects without saying where: check the address")
         }
         StoreError::NotFound { .. } if code == "NoSuchBucket" || code == "ContainerNotFound" => {
             io(ErrorKind::NotFound, "there is no such bucket", said).hint("check the name and the account")
@@ -166,17 +273,17 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: K
         }
         StoreError::Precondition { .. } => changed(),
         _ if text.contains("non-partial response") || is_whole(error, answer) => failed(
-            "cannot read",
+            cannot,
             "the server, or a proxy before it, ignores the Range header",
             "copy the file to a local disk first",
         ),
         _ if text.contains("Content-Length") => failed(
-            "cannot read",
+            cannot,
             "the server sends no Content-Length, so nobody knows how long the object is",
             "copy the file to a local disk first",
         ),
         _ if answer.status == Some(206) && !has_given_up => failed(
-            "cannot read",
+            cannot,
             &format!("the server sent other bytes than were asked for: {said}"),
             "it, or a proxy before it, has a fault: copy the file to a local disk first",
         ),
@@ -192,7 +299,7 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: K
         ),
         // In the words of the HTTP client.
         _ if root(error).contains("URL scheme is not allowed") => {
-            io(ErrorKind::InvalidInput, "cannot read", "the endpoint has no encryption (http, not https)")
+            io(ErrorKind::InvalidInput, cannot, "the endpoint has no encryption (http, not https)")
                 .hint("if that is meant, pass storage={\"allow_http\": True}")
         }
         _ if again(error) == Again::Unreachable => failed(
@@ -201,11 +308,11 @@ fn sentence(error: &StoreError, answer: &Answer, text: &str, code: &str, kind: K
             "check the name of the host, the endpoint and the network",
         ),
         _ if again(error) == Again::Later => failed(
-            "cannot read",
+            cannot,
             &format!("the connection broke: {said}"),
             "check the network and the server, or try again later",
         ),
-        _ => io(ErrorKind::Other, "cannot read", said),
+        _ => io(ErrorKind::Other, cannot, said),
     }
 }
 

@@ -48,6 +48,21 @@ impl RemoteFile {
         &self.identity
     }
 
+    /// Where it is.
+    pub fn url(&self) -> &RemoteUrl {
+        &self.url
+    }
+
+    /// The server that has it: scheme, host and port. Some(None) if it is not on a server, None if that is not known.
+    pub fn origin(&self) -> Option<Option<Arc<String>>> {
+        Some(self.object().ok()?.store.origin.load_full())
+    }
+
+    /// How many more bytes may be fetched ahead.
+    pub fn readahead_room(&self) -> u64 {
+        self.options.policy.readahead_bytes.saturating_sub(self.ahead.bytes())
+    }
+
     /// The URL without secrets.
     pub fn shown(&self) -> &str {
         self.url.shown()

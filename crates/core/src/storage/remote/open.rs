@@ -2,7 +2,7 @@
 
 use super::file::RemoteFile;
 use super::options::StorageOptions;
-use super::request::Object;
+use super::request::{Identity, Object};
 use super::url::RemoteUrl;
 use super::{runtime, stores};
 use crate::cx::Cx;
@@ -46,24 +46,24 @@ pub fn open(
     opened
 }
 
-/// The size of each object.
-pub fn sizes(
+/// The identity of each object.
+pub fn identities(
     urls: Vec<RemoteUrl>,
     options: &Arc<StorageOptions>,
     stats: &Arc<Stats>,
     cx: &Cx<'_>,
-) -> Result<Vec<u64>> {
+) -> Result<Vec<Identity>> {
     let most = urls.iter().map(|url| options.policy.most_requests(url.kind)).max().unwrap_or(1);
-    let ask = urls.into_iter().map(|url| size(url, options.clone(), stats.clone()));
+    let ask = urls.into_iter().map(|url| identity(url, options.clone(), stats.clone()));
     runtime::run_all(ask, 2 * most, cx)?.into_iter().collect()
 }
 
-async fn size(url: RemoteUrl, options: Arc<StorageOptions>, stats: Arc<Stats>) -> Result<u64> {
+async fn identity(url: RemoteUrl, options: Arc<StorageOptions>, stats: Arc<Stats>) -> Result<Identity> {
     let ask = async {
         let object = Object::new(&url, stores::of(&url, &options)?, &stats);
         object.head().await
     };
-    Ok(ask.await.map_err(|error| error.in_file(url.shown()))?.size)
+    ask.await.map_err(|error| error.in_file(url.shown()))
 }
 
 async fn open_one(

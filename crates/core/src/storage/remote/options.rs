@@ -41,6 +41,12 @@ pub struct Policy {
     pub readahead_time: Duration,
     /// Whether a redirect to another host is followed.
     pub follow_redirects: bool,
+    /// Bytes of one part of an upload.
+    pub upload_part_size: u64,
+    /// Bytes that the uploads of one writer hold in memory together.
+    pub upload_memory: u64,
+    /// Whether the checksums that a store answers are compared with what was sent.
+    pub check_uploads: bool,
 }
 
 impl Default for Policy {
@@ -64,6 +70,9 @@ impl Default for Policy {
             // Long enough for several tries of a request that stalls.
             readahead_time: Duration::from_secs(30),
             follow_redirects: false,
+            upload_part_size: 8 << 20,
+            upload_memory: 128 << 20,
+            check_uploads: true,
         }
     }
 }
@@ -147,6 +156,10 @@ impl Policy {
             "readahead_bytes" => self.readahead_bytes = number(name, value, 0)?,
             "readahead_time" => self.readahead_time = duration(name, value)?,
             "follow_redirects" => self.follow_redirects = flag(name, value)?,
+            // No store takes smaller parts, except for the last one, or larger ones.
+            "upload_part_size" => self.upload_part_size = number_in(name, value, 5 << 20, 5 << 30)?,
+            "upload_memory" => self.upload_memory = number(name, value, 1)?,
+            "check_uploads" => self.check_uploads = flag(name, value)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -159,6 +172,10 @@ fn invalid(name: &str, value: &str, wanted: &str) -> Error {
 
 fn number(name: &str, value: &str, least: u64) -> Result<u64> {
     let most = if name == "max_retries" || name == "max_requests" { u32::MAX.into() } else { 1 << 50 };
+    number_in(name, value, least, most)
+}
+
+fn number_in(name: &str, value: &str, least: u64, most: u64) -> Result<u64> {
     let read = value.trim().parse().ok().filter(|n| (least..=most).contains(n));
     read.ok_or_else(|| invalid(name, value, &format!("a number from {least} to {most}")))
 }
@@ -225,6 +242,9 @@ mod tests {
             ("max_requests", "0"),
             ("max_requests", "1.5"),
             ("part_size", "1"),
+            ("upload_part_size", "5242879"),
+            ("upload_part_size", "5368709121"),
+            ("check_uploads", "sometimes"),
             ("follow_redirects", "maybe"),
             ("allow_http", "maybe"),
             ("timeout", "soon"),

@@ -3,12 +3,11 @@
 use super::options::StorageOptions;
 use super::request::Object;
 use super::url::RemoteUrl;
-use super::{runtime, stores};
+use super::{runtime, stores, upload};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::stats::Stats;
 use bytes::Bytes;
-use object_store::ObjectStoreExt;
 use std::sync::Arc;
 
 /// Stores an object with one request. It replaces an object of that name.
@@ -21,9 +20,6 @@ pub fn put(
 ) -> Result<()> {
     let object = Object::new(url, stores::of(url, options)?, stats);
     let bytes = Bytes::from(bytes);
-    let put = async move {
-        let request = || object.store.objects.put(&object.path, bytes.clone().into());
-        object.request(request).await.map(drop)
-    };
+    let put = async move { upload::put(&object, &bytes).await };
     runtime::run(put, cx).map_err(|error| error.in_file(url.shown()))
 }

@@ -1,8 +1,9 @@
 //! One ranged request. It is sent again if it fails or stalls, for the bytes that are still missing.
 
-use super::client::with_answer;
-use super::failure::{Again, Failed, changed, of_request};
+use super::client::{Answer, with_answer};
+use super::failure::{Again, Doing, Failed, changed, of_request};
 use super::options::Policy;
+use super::sending::Sending;
 use super::stores::Store;
 use super::url::RemoteUrl;
 use crate::error::{Error, Result};
@@ -41,9 +42,43 @@ impl Identity {
         Identity { size: meta.size, tag: meta.e_tag.clone(), version: meta.version.clone(), modified }
     }
 
+    /// The ETag, if there is one.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// A text that is another one if the content is.
+    pub fn text(&self) -> String {
+        match self.tag.as_ref().or(self.version.as_ref()) {
+            Some(tag) => format!("{} {tag}", self.size),
+            None => format!("{} {}", self.size, self.modified),
+        }
+    }
+
     /// The condition that a request makes. A weak tag cannot be one.
     fn condition(&self) -> Option<String> {
         self.tag.clone().filter(|tag| !tag.starts_with("W/"))
+    }
+
+    /// What distinguishes this version from all others, also later. None if another version could look the same. `now`
+    /// is the time in seconds.
+    pub fn lasting(&self, now: i64) -> Option<String> {
+        /// An object that changed so recently may change once more within the same second. Clocks differ, too.
+        const SETTLED: i64 = 60;
+        match (&self.tag, &self.version) {
+            (Some(tag), version) if !tag.starts_with("W/") => Some(format!("{tag} {version:?}")),
+            (_, Some(version)) => Some(format!("version {version}")),
+            (tag, None) => {
+                let is_known = self.modified > 0 && self.modified <= now - SETTLED;
+                is_known.then(|| format!("{tag:?} modified {}", self.modified))
+            }
+        }
+    }
+
+    /// An identity of those parts.
+    #[cfg(test)]
+    pub fn for_tests(size: u64, tag: Option<&str>, modified: i64) -> Self {
+        Identity { size, tag: tag.map(str::to_owned), version: None, modified }
     }
 
     /// Whether an answer is about the same content.
@@ -71,6 +106,16 @@ pub struct Object {
     query: Option<Arc<str>>,
     /// Counters of the data set.
     pub stats: Arc<Stats>,
+}
+
+/// The result of a request that stores something.
+pub struct Stored<T> {
+    /// The result of the last try.
+    pub result: Result<T>,
+    /// Whether a try that failed may have succeeded on the server: its answer was lost.
+    pub is_doubtful: bool,
+    /// The tag of an object that was stored with other bytes than were sent.
+    pub other_bytes: Option<String>,
 }
 
 /// The retries of one request.
@@ -131,18 +176,32 @@ impl Object {
         timeout: Duration,
     ) -> std::result::Result<T, (Failed, Option<Duration>)> {
         Stats::add(&self.stats.requests, 1);
-        let (result, answer) = with_answer(self.query.clone(), tokio::time::timeout(timeout, request)).await;
+        let (result, answer) =
+            with_answer(self.query.clone(), None, tokio::time::timeout(timeout, request)).await;
+        self.judged(result.ok(), &answer, Doing::Reading)
+    }
+
+    /// What the result of a request means. None: nothing was heard of it.
+    fn judged<T>(
+        &self,
+        result: Option<object_store::Result<T>>,
+        answer: &Answer,
+        doing: Doing,
+    ) -> std::result::Result<T, (Failed, Option<Duration>)> {
         if answer.status.is_some() {
             self.store.has_answered.store(true, Relaxed);
         }
+        if let Some(origin) = answer.origin.as_ref().filter(|_| self.store.origin.load().is_none()) {
+            self.store.origin.store(Some(origin.clone()));
+        }
         match result {
-            Err(_) => Err((stalled(), None)),
-            Ok(Ok(value)) => {
+            None => Err((stalled(doing), None)),
+            Some(Ok(value)) => {
                 self.store.gate.succeeded();
                 Ok(value)
             }
-            Ok(Err(error)) => {
-                let failed = of_request(&error, &answer, self.store.kind);
+            Some(Err(error)) => {
+                let failed = of_request(&error, answer, self.store.kind, doing);
                 if matches!(error, object_store::Error::NotSupported { .. }) && answer.status.is_none() {
                     // The store refused it without asking the server.
                     self.stats.requests.fetch_sub(1, Relaxed);
@@ -170,6 +229,42 @@ impl Object {
             match tried {
                 Ok(value) => return Ok(value),
                 Err((failed, wait)) => tries.next(failed, self, wait).await?,
+            }
+        }
+    }
+
+    /// Sends a request that stores something, until it succeeds, or until its time is over. A request whose bytes make
+    /// no progress for `patience`, and one that gets no answer in that time after its last byte, is sent again.
+    pub async fn send<T, F>(
+        &self,
+        sending: &Arc<Sending>,
+        patience: Duration,
+        request: impl Fn() -> F,
+    ) -> Stored<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        let (mut tries, mut is_doubtful) = (self.tries(), false);
+        loop {
+            let permit = self.store.gate.enter().await;
+            let begun = Instant::now();
+            Stats::add(&self.stats.requests, 1);
+            let watched = sending.progress(patience, request());
+            let (result, answer) = with_answer(self.query.clone(), Some(sending.clone()), watched).await;
+            drop(permit);
+            tries.spent += begun.elapsed();
+            let (failed, wait) = match self.judged(result, &answer, Doing::Writing) {
+                Ok(value) => return Stored { result: Ok(value), is_doubtful, other_bytes: None },
+                Err(failed) => failed,
+            };
+            if sending.has_stored_other_bytes(&answer) {
+                let other_bytes = Some(answer.tag.unwrap_or_default());
+                return Stored { result: Err(failed.error), is_doubtful: false, other_bytes };
+            }
+            let was_refused = answer.status.is_some_and(|status| (400..500).contains(&status));
+            is_doubtful |= !was_refused && failed.again != Again::Unreachable;
+            if let Err(error) = tries.next(failed, self, wait).await {
+                return Stored { result: Err(error), is_doubtful, other_bytes: None };
             }
         }
     }
@@ -223,11 +318,11 @@ impl Object {
         let mut stream = got.into_stream();
         loop {
             let piece = match tokio::time::timeout(self.store.policy.read_timeout, stream.next()).await {
-                Err(_) => return Err(stalled()),
+                Err(_) => return Err(stalled(Doing::Reading)),
                 Ok(None) if *at == end => return Ok(()),
                 Ok(None) => return Err(Failed::for_now(ErrorKind::UnexpectedEof, "the answer is too short")),
                 Ok(Some(Err(error))) => {
-                    let failed = of_request(&error, &Default::default(), self.store.kind);
+                    let failed = of_request(&error, &Default::default(), self.store.kind, Doing::Reading);
                     // Whatever went wrong, the rest can be asked for again.
                     return Err(Failed { again: Again::Later, ..failed });
                 }
@@ -283,9 +378,12 @@ impl Object {
     }
 }
 
-fn stalled() -> Failed {
-    let error =
-        Error::io("cannot read", std::io::Error::new(ErrorKind::TimedOut, "the server sends nothing"));
+fn stalled(doing: Doing) -> Failed {
+    let what = match doing {
+        Doing::Reading => "the server sends nothing",
+        Doing::Writing => "the server takes nothing, or does not answer",
+    };
+    let error = Error::io(doing.failed(), std::io::Error::new(ErrorKind::TimedOut, what));
     Failed::later(
         error.hint("it is too slow, or gone: see the storage options read_timeout and retry_timeout"),
     )

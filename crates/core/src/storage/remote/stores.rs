@@ -7,12 +7,14 @@ use super::options::{Policy, StorageOptions};
 use super::url::{Kind, RemoteUrl};
 use crate::error::{Error, Result};
 use crate::process::PerProcess;
+use arc_swap::ArcSwapOption;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::list::PaginatedListStore;
 use object_store::memory::InMemory;
+use object_store::multipart::MultipartStore;
 use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -28,12 +30,16 @@ pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
     /// The same store, if it lists page by page.
     pub pages: Option<Arc<dyn PaginatedListStore>>,
+    /// The same store, if it takes objects part by part.
+    pub parts: Option<Arc<dyn MultipartStore>>,
     /// Bounds the requests in flight.
     pub gate: Gate,
     /// How requests are made.
     pub policy: Policy,
     /// Whether the server has answered before. If not, its name may be wrong.
     pub has_answered: AtomicBool,
+    /// The server that answered: scheme, host and port.
+    pub origin: ArcSwapOption<String>,
 }
 
 /// What makes a store: where it is, its options, and the environment.
@@ -69,10 +75,11 @@ pub fn of(url: &RemoteUrl, options: &StorageOptions) -> Result<&'static Store> {
     if let Some(store) = STORES.with(|stores| stores.get(&key).copied()) {
         return Ok(store);
     }
-    let (objects, pages) = build(url, options).map_err(|error| error.in_file(url.shown()))?;
+    let Built { objects, pages, parts } = build(url, options).map_err(|error| error.in_file(url.shown()))?;
     let policy = options.policy.clone();
     let gate = Gate::new(policy.most_requests(url.kind));
-    let store = Store { kind: url.kind, objects, pages, gate, policy, has_answered: AtomicBool::new(false) };
+    let (has_answered, origin) = (AtomicBool::new(false), ArcSwapOption::const_empty());
+    let store = Store { kind: url.kind, objects, pages, parts, gate, policy, has_answered, origin };
     let store: &'static Store = Box::leak(Box::new(store));
     // If another thread was faster, its store is used.
     Ok(STORES.with(|stores| *stores.entry(key).or_insert(store)))
@@ -91,8 +98,12 @@ fn environment() -> u64 {
     hasher.finish()
 }
 
-/// A store, and how its listings are asked for page by page if it can do that.
-type Built = (Arc<dyn ObjectStore>, Option<Arc<dyn PaginatedListStore>>);
+/// A store, and how its listings are asked for page by page and objects are stored part by part, if it can do that.
+struct Built {
+    objects: Arc<dyn ObjectStore>,
+    pages: Option<Arc<dyn PaginatedListStore>>,
+    parts: Option<Arc<dyn MultipartStore>>,
+}
 
 fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Built> {
     // We send requests again ourselves: we count them, and send fewer if the server is overloaded.
@@ -106,8 +117,14 @@ fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Built> {
             // The same objects for everyone, however requests are made.
             let default = StorageOptions::default();
             return match *options == default {
-                true => Ok((Arc::new(InMemory::new()), None)),
-                false => of(url, &default).map(|store| (store.objects.clone(), None)),
+                true => {
+                    let store = Arc::new(InMemory::new());
+                    Ok(Built { objects: store.clone(), pages: None, parts: Some(store) })
+                }
+                false => {
+                    let store = of(url, &default)?;
+                    Ok(Built { objects: store.objects.clone(), pages: None, parts: store.parts.clone() })
+                }
             };
         }
         Kind::S3 => {
@@ -115,14 +132,14 @@ fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Built> {
             let builder = configure(builder, options, "aws_", |builder, key: AmazonS3ConfigKey, value| {
                 builder.with_config(key, value)
             })?;
-            builder.with_http_connector(connector).build().map(|store| both(Arc::new(store)))
+            builder.with_http_connector(connector).build().map(|store| cloud(Arc::new(store)))
         }
         Kind::Gcs => {
             let builder = GoogleCloudStorageBuilder::from_env().with_url(base).with_retry(retry);
             let builder = configure(builder, options, "google_", |builder, key: GoogleConfigKey, value| {
                 builder.with_config(key, value)
             })?;
-            builder.with_http_connector(connector).build().map(|store| both(Arc::new(store)))
+            builder.with_http_connector(connector).build().map(|store| cloud(Arc::new(store)))
         }
         Kind::Azure => {
             let builder = MicrosoftAzureBuilder::from_env().with_url(base).with_retry(retry);
@@ -130,21 +147,22 @@ fn build(url: &RemoteUrl, options: &StorageOptions) -> Result<Built> {
                 configure(builder, options, "azure_storage_", |builder, key: AzureConfigKey, value| {
                     builder.with_config(key, value)
                 })?;
-            builder.with_http_connector(connector).build().map(|store| both(Arc::new(store)))
+            builder.with_http_connector(connector).build().map(|store| cloud(Arc::new(store)))
         }
         Kind::Http => {
             let builder = HttpBuilder::new().with_url(url.base_without_login()).with_retry(retry);
             let builder = configure(builder, options, "", |builder, key: ClientConfigKey, value| {
                 builder.with_config(key, value)
             })?;
-            builder.with_http_connector(connector).build().map(|store| (Arc::new(store) as _, None))
+            let built = builder.with_http_connector(connector).build();
+            built.map(|store| Built { objects: Arc::new(store), pages: None, parts: None })
         }
     };
     built.map_err(|error| super::failure::of_store(&error))
 }
 
-fn both<S: ObjectStore + PaginatedListStore>(store: Arc<S>) -> Built {
-    (store.clone(), Some(store))
+fn cloud<S: ObjectStore + PaginatedListStore + MultipartStore>(store: Arc<S>) -> Built {
+    Built { objects: store.clone(), pages: Some(store.clone()), parts: Some(store) }
 }
 
 fn no_options(options: &StorageOptions) -> Result<()> {
