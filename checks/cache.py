@@ -125,6 +125,8 @@ class Processes:
                 pipes = {child.pipe: child for child in children.values()}
                 for pipe in select.select(list(pipes), [], [], 0.02)[0]:
                     child = pipes[pipe]
+                    if children.get(child.rank) is not child:
+                        continue  # killed a moment ago
                     self._hear(child, children)
                     said += 1
                     # One of them in the middle of its work, whichever it is then.
