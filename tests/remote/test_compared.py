@@ -65,6 +65,19 @@ def test_the_tags_of_a_directory_bucket_are_not_compared(size: str, monkeypatch:
         assert not written(server, SIZES[size])._is_compared()
 
 
+@pytest.mark.parametrize("kind", ["directory bucket", "not checked"])
+def test_the_journal_of_a_set_can_have_a_tag_that_is_no_checksum(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == "directory bucket":
+        monkeypatch.setattr(s3, "BUCKET", "bucket--x-s3")
+    with Played() as server:
+        journal = server.play(faults.headers(etag=f'"{32 * "0"}"'), operation="put")
+        storage = {**server.storage, **QUICK, **({} if kind == "directory bucket" else {"check_uploads": False})}
+        with anyrecord.create(server.url("a.ffr"), storage=storage, shards=2) as out:
+            out.write_many(FEW)
+        assert sorted(anyrecord.open(server.url("a.ffr@2"), storage=storage)) == sorted(FEW)
+        assert journal.played == 1
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_object_that_is_read_again_because_the_answer_was_lost_is_compared(protocol: Any) -> None:
     with Played(protocol=protocol) as server:

@@ -39,14 +39,14 @@ pub async fn look(object: &Object) -> Result<Option<Identity>> {
 }
 
 /// Stores an object with one request. Returns whether what arrived was compared with what was sent.
-pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool, is_checked: bool) -> Result<bool> {
+pub async fn put(object: &Object, bytes: &Bytes, overwrite: bool) -> Result<bool> {
     let kind = object.store.kind;
     if kind == Kind::Http && !overwrite && look(object).await?.is_some() {
         return Err(exists());
     }
     // Other stores send the condition themselves.
     let only_new = !overwrite && kind == Kind::Http;
-    let sending = Sending::bytes(kind, bytes, is_checked).only_new(only_new).visible();
+    let sending = Sending::bytes(kind, bytes, object.store.policy.check_uploads).only_new(only_new).visible();
     let mode = || if overwrite || kind == Kind::Http { PutMode::Overwrite } else { PutMode::Create };
     let (sending, policy) = (Arc::new(sending), &object.store.policy);
     let store = &object.store.objects;

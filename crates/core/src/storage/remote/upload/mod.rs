@@ -411,7 +411,7 @@ impl SealedUpload {
             async move {
                 match &whole {
                     Some((bytes, _)) => {
-                        let put = finish::put(&parts.object, bytes, overwrite, parts.is_checked()).await;
+                        let put = finish::put(&parts.object, bytes, overwrite).await;
                         put.map(|is_compared| parts.note_comparison(is_compared))
                     }
                     None => finish::complete(&parts.object, &parts.pieces(size)?, overwrite).await,
@@ -457,7 +457,7 @@ pub struct Pieces {
 
 /// Stores an object with one request. It replaces an object of that name.
 pub(super) async fn put(object: &Object, bytes: &Bytes) -> Result<()> {
-    finish::put(object, bytes, true, object.store.policy.check_uploads).await.map(drop)
+    finish::put(object, bytes, true).await.map(drop)
 }
 
 /// A request that only says what to do.

@@ -211,7 +211,7 @@ impl Place {
 
     fn put(&self, journal: &Journal, cx: &Cx<'_>) -> Result<()> {
         let (object, bytes) = (self.object(&self.journal)?, Bytes::from(journal.encode()));
-        let put = async move { finish::put(&object, &bytes, false, true).await };
+        let put = async move { finish::put(&object, &bytes, false).await };
         match runtime::run(put, cx) {
             Err(error) if finish::io_kind(&error) == Some(ErrorKind::AlreadyExists) => {
                 Err(refused(&self.journal, self.read(cx)?.flatten().as_ref()))

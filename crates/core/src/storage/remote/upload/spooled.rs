@@ -106,7 +106,7 @@ impl SealedSpool {
         let store = stores::of(url, &shared.options)?;
         let object = Object::new(url, store, &Arc::default());
         let bytes = self.bytes.clone();
-        let put = async move { finish::put(&object, &bytes, overwrite, false).await };
+        let put = async move { finish::put(&object, &bytes, overwrite).await };
         runtime::run(put, cx).map(drop).map_err(|error| error.in_file(url.shown()))
     }
 }
