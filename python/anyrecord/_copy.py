@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from itertools import zip_longest
 from typing import TypeAlias
 
 from anyrecord import _core
@@ -205,33 +204,32 @@ def _identities(files: list[FileRange], reading: OpenOptions) -> dict[str, str |
 
 def _copy(targets: list[Target], job: _Job) -> int:
     """Copies and publishes. Returns how many files were complete before."""
-    written: list[Writer] = []
-    kept: list[_Kept] = []
+    done: list[tuple[Writer, _Kept]] = []
     before, continued, report = 0, 0, Progress(job.progress, job.total)
     try:
         for target in targets:
             keep = _Kept(target, job)
-            last = written[-1] if written else None
+            last = done[-1][0] if done else None
             writer = _adopted(target, keep, job, last)
             continued += writer is not None
-            written.append(writer or _written(target, job, before, last))
-            kept.append(keep)
-            keep.remember(written[-1])
+            done.append((writer or _written(target, job, before, last), keep))
+            keep.remember(done[-1][0])
             before += size_of(target.files[0])
             report(before)
     except BaseException as error:
-        for writer, keep in zip_longest(written, kept):
-            writer._leave() if keep is not None and keep.is_there else writer._discard()
-        if any(keep.is_there for keep in kept):
-            there = sum(keep.is_there for keep in kept)
+        there = sum(keep.is_there for _, keep in done)
+        for writer, keep in done:
+            writer._leave() if keep.is_there else writer._discard()
+        if there:
             add_note(error, f"{there} of {len(targets)} files were copied; the same call continues after them")
         raise
+    written = [writer for writer, _ in done]
     try:
         publish(written, job.creating.overwrite)
     except BaseException:
         if is_url(targets[0].path):
             # Their uploads are aborted, or finished by `recover`.
-            for keep in kept:
+            for _, keep in done:
                 with suppress(OSError):
                     keep.forget()
         raise
@@ -240,7 +238,7 @@ def _copy(targets: list[Target], job: _Job) -> int:
             writer._discard()
     if job.creating.tally and not all(writer._is_compared() for writer in written):
         check_published(written, job.reading, 0)
-    for keep in kept:
+    for _, keep in done:
         try:
             keep.forget()
         except OSError as error:
@@ -319,6 +317,8 @@ class _Kept:
 
     def remember(self, writer: Writer) -> None:
         """Keeps what a writer has written, for the case that it is not published."""
+        if self._is_url and self.is_there:
+            return  # the object that was found says the same
         found = writer._finished() if self._is_possible else None
         if found is None:
             return
