@@ -32,8 +32,10 @@
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
 //! | [`sync`] | atomics and locks, from one place so that a model checker can replace them |
 //! | [`ranges`] | a set of numbers, stored as ranges |
+//! | [`allocator`] | lets the allocator keep the memory of freed batches |
 //! | [`process`] | the fork generation, and what a forked child must not inherit |
 
+pub mod allocator;
 pub mod budget;
 pub mod bytes;
 pub mod cache;
