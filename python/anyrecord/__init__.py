@@ -25,6 +25,7 @@ from anyrecord._index import build_index
 from anyrecord._iteration import Batches, BatchIterator, MappedIterator
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits
+from anyrecord._packed import Packed
 from anyrecord._packing import pack
 from anyrecord._records import Location, Records, Skipped, open
 from anyrecord._recover import Recovered, recover
@@ -60,6 +61,7 @@ __all__ = [
     "Location",
     "MappedIterator",
     "MappedRecords",
+    "Packed",
     "Permutation",
     "PublishError",
     "RecordError",

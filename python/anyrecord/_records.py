@@ -17,6 +17,7 @@ from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord._options import Limits, OnError, OpenOptions, mark_worker_process, open_options
+from anyrecord._packed import Packed
 from anyrecord._paths import expand
 from anyrecord._publishing import retry_until_consistent
 from anyrecord._stats import Stats
@@ -316,6 +317,22 @@ class Records(_core.Records, Sequence[bytes]):
         offsets = array("Q")
         offsets.frombytes(self._read_into(_as_buffer(out), indices))
         return offsets
+
+    def read_packed(self, indices: Iterable[SupportsIndex] | slice) -> Packed:
+        """Reads records into one new block of memory, without a Python object for each.
+
+        >>> import anyrecord
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many([b"one", b"two", b"three"])
+        >>> data, offsets = anyrecord.open("doc.ffr").read_packed([2, 0])
+        >>> bytes(data[offsets[0]:offsets[1]]), bytes(data[offsets[1]:offsets[2]])
+        (b'three', b'one')
+
+        `indices` are as for `records[indices]`; a slice is read at once, too. See `Packed` for what the result offers.
+        What happens to damaged records is as for `records[indices]`: with `on_error="skip"` there are fewer records.
+        `Limits.decoded_bytes` limits the size.
+        """
+        return Packed(self._read_packed(indices))
 
     def sizes(self) -> array[int] | None:
         """Returns the size of each record in bytes. None if the sizes are known only after decoding.

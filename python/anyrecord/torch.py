@@ -7,9 +7,10 @@ sampler is part of the loader's state. With PyTorch's own `DataLoader`, `Elastic
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 try:
+    import torch
     from torch.utils.data import Sampler
 except ImportError as error:
     raise ImportError("anyrecord.torch needs PyTorch: pip install torch") from error
@@ -17,7 +18,10 @@ except ImportError as error:
 from anyrecord import sampling
 from anyrecord.sampling import ElasticLoader
 
-__all__ = ["ElasticLoader", "ElasticSampler", "sampler_state"]
+if TYPE_CHECKING:
+    from anyrecord import Packed
+
+__all__ = ["ElasticLoader", "ElasticSampler", "PackedTensors", "sampler_state"]
 
 # The keys under which StatefulDataLoader stores the sampler's state, from the outermost to the innermost.
 _KEY_PATHS = (
@@ -26,6 +30,22 @@ _KEY_PATHS = (
     ("_sampler_iter_state", "sampler_state"),
     ("_index_sampler_state",),
 )
+
+
+class PackedTensors(NamedTuple):
+    """The records of a batch as two tensors. `Packed.torch` returns it."""
+
+    data: torch.Tensor
+    """The bytes of all records (uint8)."""
+    offsets: torch.Tensor
+    """Where each record begins in `data`, and the end (int64)."""
+
+    @classmethod
+    def _of(cls, packed: Packed, pin_memory: bool) -> PackedTensors:
+        # `frombuffer` refuses an empty buffer.
+        data = torch.frombuffer(packed, dtype=torch.uint8) if packed.data.nbytes else torch.empty(0, dtype=torch.uint8)
+        offsets = torch.frombuffer(packed.offsets, dtype=torch.int64)
+        return cls(data.pin_memory(), offsets.pin_memory()) if pin_memory else cls(data, offsets)
 
 
 class ElasticSampler(sampling.ElasticSampler, Sampler[int]):

@@ -13,6 +13,7 @@ mod row;
 mod spread;
 mod stored;
 
+pub use batch::BLOCK as PLANNED_AT_ONCE;
 pub use damage::{Damage, Lost};
 pub use deliver::Deliver;
 pub use export::Export;
