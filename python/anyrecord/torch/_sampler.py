@@ -1,27 +1,15 @@
-"""For PyTorch: `ElasticSampler` as a torch sampler, and helpers for loaders that use it.
-
-You can pass `Records` to a loader as a map-style dataset. With torchdata's `StatefulDataLoader`, the state of the
-sampler is part of the loader's state. With PyTorch's own `DataLoader`, `ElasticLoader` counts what was delivered.
-"""
+"""`ElasticSampler` as a torch sampler, and its state inside the state of torchdata's loader."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-try:
-    import torch
-    from torch.utils.data import Sampler
-except ImportError as error:
-    raise ImportError("anyrecord.torch needs PyTorch: pip install torch") from error
+from torch.utils.data import Sampler
 
 from anyrecord import sampling
-from anyrecord.sampling import ElasticLoader
 
-if TYPE_CHECKING:
-    from anyrecord import Packed
-
-__all__ = ["ElasticLoader", "ElasticSampler", "PackedTensors", "sampler_state"]
+__all__ = ["ElasticSampler", "sampler_state"]
 
 # The keys under which StatefulDataLoader stores the sampler's state, from the outermost to the innermost.
 _KEY_PATHS = (
@@ -30,22 +18,6 @@ _KEY_PATHS = (
     ("_sampler_iter_state", "sampler_state"),
     ("_index_sampler_state",),
 )
-
-
-class PackedTensors(NamedTuple):
-    """The records of a batch as two tensors. `Packed.torch` returns it."""
-
-    data: torch.Tensor
-    """The bytes of all records (uint8)."""
-    offsets: torch.Tensor
-    """Where each record begins in `data`, and the end (int64)."""
-
-    @classmethod
-    def _of(cls, packed: Packed, pin_memory: bool) -> PackedTensors:
-        # `frombuffer` refuses an empty buffer.
-        data = torch.frombuffer(packed, dtype=torch.uint8) if packed.data.nbytes else torch.empty(0, dtype=torch.uint8)
-        offsets = torch.frombuffer(packed.offsets, dtype=torch.int64)
-        return cls(data.pin_memory(), offsets.pin_memory()) if pin_memory else cls(data, offsets)
 
 
 class ElasticSampler(sampling.ElasticSampler, Sampler[int]):
