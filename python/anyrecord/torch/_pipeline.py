@@ -162,7 +162,7 @@ class Pipeline:
         self._prefetch = prefetch
         self._ordered: deque[Ordered] = deque()
         self._next = 0
-        self._pieces = threads if maker.can_split else 1
+        self._pieces = max(1, threads) if maker.can_split else 1
         self._largest = 0
         self.is_closed = False
         self._pid = os.getpid()
