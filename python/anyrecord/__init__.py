@@ -27,7 +27,8 @@ from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits
 from anyrecord._packed import Packed
 from anyrecord._packing import pack
-from anyrecord._records import Location, Records, Skipped, open
+from anyrecord._places import Location, Skipped
+from anyrecord._records import Records, open
 from anyrecord._recover import Recovered, recover
 from anyrecord._salvage import Salvaged, salvage
 from anyrecord._stats import Stats

@@ -11,6 +11,7 @@ from anyrecord import _core
 if TYPE_CHECKING:
     import numpy
     import numpy.typing
+    import pyarrow
 
     from anyrecord.torch import PackedTensors
 
@@ -41,6 +42,10 @@ class Packed(_core.Packed):
     # `data`, `num_records`, `record`, `tolist` and the protocols are in the extension type.
 
     _array: array[int]
+
+    if TYPE_CHECKING:  # type checkers do not see the buffer protocol of extension types
+
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
     @property
     def offsets(self) -> array[int]:
@@ -73,6 +78,18 @@ class Packed(_core.Packed):
         from anyrecord.torch import PackedTensors
 
         return PackedTensors._of(self, pin_memory)
+
+    def arrow(self) -> pyarrow.Array:
+        """Returns the records as an Arrow array, without a copy.
+
+        Its type is `binary`, or `large_binary` if there are more than 2 GiB. Arrow arrays are immutable: do not write
+        to `data` any more. Other Arrow libraries (polars, DuckDB, nanoarrow) take a `Packed` directly.
+        """
+        try:
+            import pyarrow
+        except ImportError as error:
+            raise ImportError("Arrow arrays need pyarrow: pip install 'anyrecord[arrow]'") from error
+        return pyarrow.array(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _copied, (type(self), bytes(self), self._offsets())

@@ -8,15 +8,16 @@ mod batch;
 mod damage;
 mod deliver;
 mod export;
+mod packed;
 mod page_cache;
 mod row;
 mod spread;
 mod stored;
 
-pub use batch::BLOCK as PLANNED_AT_ONCE;
 pub use damage::{Damage, Lost};
 pub use deliver::Deliver;
 pub use export::Export;
+pub use packed::{Filled, Packed, ReadPacked};
 pub use row::Row;
 
 use crate::budget::Budget;

@@ -1,17 +1,15 @@
 //! Packed batches: many records in one block of memory, without a Python object for each.
 
-mod fill;
-mod memory;
+mod arrow;
+mod dlpack;
 
 use crate::errors::Failure;
 use crate::gil;
 use crate::indices;
 use crate::interrupts::with_cx;
 use crate::opening::Source;
-use anyrecord::reader::Lost;
+use anyrecord::reader::{Packed as Contents, ReadPacked};
 use anyrecord::view::View;
-use fill::{Contents, Filled, Filling};
-use memory::Block;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -33,60 +31,37 @@ impl PackedContents {
         let (reader, reads_on) = (&source.reader, source.policy.is_some());
         let read = gil::detach(py, || {
             view.get_many(&mut positions);
-            with_cx(reader, |cx| {
-                let mut filling = Filling::new(reader, &positions, cx)?;
-                let lost = match reads_on {
-                    true => reader.read_sound(&positions, &mut filling, cx)?,
-                    false => reader.read_batch(&positions, &mut filling, cx).map(|()| Vec::new())?,
-                };
-                let filled = filling.into_filled();
-                match lost.is_empty() {
-                    true => Ok(Read::All(filled.finish::<&[u8]>(&[], cx)?)),
-                    false => Ok(Read::Some(filled, lost)),
-                }
-            })
+            with_cx(reader, |cx| reader.read_packed(&positions, reads_on, cx))
         });
-        let contents = match (read.map_err(Failure)?, &source.policy) {
-            (Read::All(contents), _) => contents,
-            (Read::Some(filled, lost), policy) => {
+        let packed = match read.map_err(Failure)? {
+            ReadPacked::All(packed) => packed,
+            ReadPacked::Some(filled, lost) => {
                 let mut settled = Vec::with_capacity(lost.len());
                 for lost in &lost {
-                    if let Some(policy) = policy {
+                    if let Some(policy) = &source.policy {
                         settled.push((lost.position, policy.settle(py, reader, &source.options, lost)?));
                     }
                 }
-                let instead = settled
-                    .iter()
-                    .map(|(position, object)| (*position, object.as_ref().map(|object| object.as_bytes(py))));
+                let instead =
+                    settled.iter().map(|(at, object)| (*at, object.as_ref().map(|o| o.as_bytes(py))));
                 let instead: Vec<_> = instead.collect();
                 with_cx(reader, |cx| filled.finish(&instead, cx)).map_err(Failure)?
             }
         };
-        Ok(PackedContents { contents: Arc::new(contents) })
+        Ok(PackedContents { contents: Arc::new(packed) })
     }
-}
-
-/// What of a batch was read.
-enum Read {
-    All(Contents),
-    Some(Filled, Vec<Lost>),
 }
 
 #[pymethods]
 impl PackedContents {
     /// Copies records that lie one after the other. `offsets` are 64-bit integers in native byte order.
     #[staticmethod]
-    fn copied(data: PyBuffer<u8>, offsets: PyBuffer<i64>, py: Python<'_>) -> PyResult<Self> {
-        let offsets = offsets.to_vec(py)?;
-        let is_sound = offsets.first() == Some(&0)
-            && offsets.is_sorted()
-            && offsets.last().is_some_and(|&end| usize::try_from(end) == Ok(data.len_bytes()));
-        if !is_sound {
+    fn copied(py: Python<'_>, data: &Bound<'_, PyBytes>, offsets: PyBuffer<i64>) -> PyResult<Self> {
+        let copied = Contents::copied(data.as_bytes(), offsets.to_vec(py)?).map_err(Failure)?;
+        let Some(contents) = copied else {
             return Err(PyValueError::new_err("these are not the bytes and offsets of a packed batch"));
-        }
-        let mut block = Block::new(data.len_bytes()).map_err(Failure)?;
-        data.copy_to_slice(py, &mut block.bytes_mut()[..data.len_bytes()])?;
-        Ok(PackedContents { contents: Arc::new(Contents { block, offsets }) })
+        };
+        Ok(PackedContents { contents: Arc::new(contents) })
     }
 }
 
@@ -117,8 +92,8 @@ impl Packed {
 
     /// Where each record begins, and the end, as 64-bit integers.
     fn _offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        PyBytes::new_with(py, 8 * self.contents.offsets.len(), |out| {
-            for (place, offset) in out.as_chunks_mut::<8>().0.iter_mut().zip(&self.contents.offsets) {
+        PyBytes::new_with(py, 8 * self.contents.offsets().len(), |out| {
+            for (place, offset) in out.as_chunks_mut::<8>().0.iter_mut().zip(self.contents.offsets()) {
                 *place = offset.to_ne_bytes();
             }
             Ok(())
@@ -141,12 +116,45 @@ impl Packed {
             let range = self.contents.range(position);
             // SAFETY: the range lies inside the written bytes of the block, which `self` keeps. The caller must not
             // write to them in another thread meanwhile, as with any buffer.
-            let bytes = unsafe {
-                std::slice::from_raw_parts(self.contents.block.start().add(range.start), range.len())
-            };
+            let bytes =
+                unsafe { std::slice::from_raw_parts(self.contents.start().add(range.start), range.len()) };
             list.append(PyBytes::new(py, bytes))?;
         }
         Ok(list)
+    }
+
+    /// The bytes as a DLPack capsule, without a copy unless it is wanted.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        dlpack::export(py, &self.contents, stream.is_some(), max_version, dl_device, copy)
+    }
+
+    /// The device that the bytes are on, as DLPack numbers them.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        dlpack::CPU
+    }
+
+    /// The type of the Arrow array, as a capsule.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        arrow::schema(py, arrow::kind_of(&self.contents))
+    }
+
+    /// The records as an Arrow array, without a copy: two capsules, its type and its data.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let kind = arrow::kind_wanted(&self.contents, requested_schema.as_ref())?;
+        Ok((arrow::schema(py, kind)?, arrow::array(py, &self.contents, kind)?))
     }
 
     // SAFETY: as in `fill_view`.
@@ -186,7 +194,7 @@ unsafe fn fill_view(
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    let start = contents.block.start().wrapping_add(range.start).cast::<c_void>();
+    let start = contents.start().wrapping_add(range.start).cast::<c_void>();
     // SAFETY: the range lies inside the block, which stays at its address as long as `owner` lives. The call takes a
     // reference to `owner`.
     let filled = unsafe {

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// Records planned at once: enough for any training batch, and a bound on the memory for a plan of millions.
-pub const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 /// Bytes of decoded chunks held at once, before their records are copied out.
 const HELD_BYTES: usize = 32 << 20;
 /// Stored bytes fetched at once.

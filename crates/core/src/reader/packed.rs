@@ -1,29 +1,58 @@
-//! Reads the records of a batch into one block of memory.
+//! Packed batches: the records of a batch in one block of memory.
 
-use super::memory::Block;
-use crate::errors::external;
-use anyrecord::Cx;
-use anyrecord::budget::Held;
-use anyrecord::bytes;
-use anyrecord::error::{Error, Result};
-use anyrecord::reader::{Deliver, PLANNED_AT_ONCE, Reader};
-use pyo3::exceptions::PyRuntimeError;
+use super::batch::BLOCK;
+use super::{Deliver, Lost, Reader};
+use crate::budget::Held;
+use crate::bytes;
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::memory::Block;
 use std::ops::Range;
 
 /// About how many bytes of work it is to find the size of a record.
 const SIZE_WORK: u64 = 64;
 
 /// The name of a batch in error messages.
-pub const BATCH: &str = "a packed batch";
+const BATCH: &str = "a packed batch";
 
-/// The records of a batch, one after the other.
-pub struct Contents {
-    pub block: Block,
-    /// Where each record begins, and the end.
-    pub offsets: Vec<i64>,
+/// The records of a batch, one after the other in one block of memory.
+pub struct Packed {
+    block: Block,
+    offsets: Vec<i64>,
 }
 
-impl Contents {
+impl Packed {
+    /// A copy of records that lie one after the other. None if these are not their offsets.
+    pub fn copied(data: &[u8], offsets: Vec<i64>) -> Result<Option<Self>> {
+        let ends_with = offsets.last().and_then(|&end| usize::try_from(end).ok());
+        if offsets.first() != Some(&0) || !offsets.is_sorted() || ends_with != Some(data.len()) {
+            return Ok(None);
+        }
+        let mut block = Block::new(BATCH, data.len())?;
+        block.bytes_mut()[..data.len()].copy_from_slice(data);
+        Ok(Some(Packed { block, offsets }))
+    }
+
+    /// A copy, in memory of its own. Nobody may write to the bytes meanwhile.
+    pub fn try_clone(&self) -> Result<Self> {
+        let length = self.length();
+        let block = Block::new(BATCH, length)?;
+        // SAFETY: all `length` bytes of this block are written. Those of the other one do not overlap with them.
+        unsafe { block.start().copy_from_nonoverlapping(self.block.start(), length) };
+        Ok(Packed { block, offsets: self.offsets.clone() })
+    }
+
+    /// The address of the first byte. It does not change while this lives. All [`length`](Self::length) bytes are
+    /// written. They may be written again through the address.
+    pub fn start(&self) -> *mut u8 {
+        self.block.start()
+    }
+
+    /// Where each record begins, and the end.
+    pub fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
     /// How many bytes the records have together.
     pub fn length(&self) -> usize {
         self.offsets.last().map_or(0, |&end| end as usize)
@@ -40,11 +69,37 @@ impl Contents {
     }
 }
 
+/// What of a batch was read.
+pub enum ReadPacked {
+    /// All records.
+    All(Packed),
+    /// All but those that are lost. [`Filled::finish`] needs to know what takes their place.
+    Some(Filled, Vec<Lost>),
+}
+
+impl Reader {
+    /// Reads many records, in any order, with repeats, into one block. If `reads_on`, it goes on at damage, like
+    /// [`read_sound`](Self::read_sound).
+    pub fn read_packed(&self, indices: &[u64], reads_on: bool, cx: &Cx<'_>) -> Result<ReadPacked> {
+        let mut filling = Filling::new(self, indices, cx)?;
+        let lost = match reads_on {
+            true => self.read_sound(indices, &mut filling, cx)?,
+            false => self.read_batch(indices, &mut filling, cx).map(|()| Vec::new())?,
+        };
+        match lost.is_empty() {
+            true => Ok(ReadPacked::All(filling.filled.finish::<&[u8]>(&[], cx)?)),
+            false => Ok(ReadPacked::Some(filling.filled, lost)),
+        }
+    }
+}
+
 /// A block that is being filled. Records get their places in it as their sizes become known.
-pub struct Filling<'a> {
+struct Filling<'a> {
     filled: Filled,
     /// How many bytes of the block are given to records.
     length: usize,
+    /// How many bytes the block needs room for. It may have more.
+    room: usize,
     held: Held<'a>,
 }
 
@@ -57,13 +112,13 @@ pub struct Filled {
 
 impl<'a> Filling<'a> {
     /// Room for `records`. If the sizes of all are known, nothing has to be copied twice.
-    pub fn new(reader: &Reader, records: &[u64], cx: &Cx<'a>) -> Result<Self> {
+    fn new(reader: &Reader, records: &[u64], cx: &Cx<'a>) -> Result<Self> {
         let mut places = bytes::list("places of records", records.len() as u64)?;
         places.resize(records.len(), None);
-        let filled = Filled { block: Block::new(0)?, places };
-        let mut filling = Filling { filled, length: 0, held: cx.budget.nothing() };
+        let filled = Filled { block: Block::new(BATCH, 0)?, places };
+        let mut filling = Filling { filled, length: 0, room: 0, held: cx.budget.nothing() };
         // The places of fewer records are reserved in one call, so their sizes are not needed before it.
-        if records.len() > PLANNED_AT_ONCE
+        if records.len() > BLOCK
             && let Some(total) = total_size(reader, records, cx)?
         {
             filling.make_room(total)?;
@@ -73,32 +128,31 @@ impl<'a> Filling<'a> {
 
     /// Makes room for `more` bytes after those that are given to records.
     fn make_room(&mut self, more: u64) -> Result<()> {
-        let capacity = self.filled.block.capacity();
         let needed = bytes::in_memory(BATCH, (self.length as u64).saturating_add(more))?;
-        if needed <= capacity {
+        if needed <= self.room {
             return Ok(());
         }
         // A second call means that sizes are not known in advance. Then there may be many more calls.
-        let doubled = needed.max(capacity.saturating_mul(2));
-        let size = match self.held.grow((doubled - capacity) as u64) {
+        let doubled = needed.max(self.room.saturating_mul(2));
+        let room = match self.held.grow((doubled - self.room) as u64) {
             Ok(()) => doubled,
             Err(_) => {
-                self.held.grow((needed - capacity) as u64)?;
+                self.held.grow((needed - self.room) as u64)?;
                 needed
             }
         };
-        self.filled.block.grow(self.length, size)
-    }
-
-    pub fn into_filled(self) -> Filled {
-        self.filled
+        if room > self.filled.block.capacity() {
+            self.filled.block.grow(BATCH, self.length, room)?;
+        }
+        self.room = room;
+        Ok(())
     }
 }
 
 impl Filled {
     /// The records in order, without gaps. `instead` are the positions that could not be read, in order, with what takes
     /// their place. None: nothing does.
-    pub fn finish<B: AsRef<[u8]>>(mut self, instead: &[(usize, Option<B>)], cx: &Cx<'_>) -> Result<Contents> {
+    pub fn finish<B: AsRef<[u8]>>(mut self, instead: &[(usize, Option<B>)], cx: &Cx<'_>) -> Result<Packed> {
         let mut offsets: Vec<i64> = bytes::list("offsets of records", self.places.len() as u64 + 1)?;
         offsets.push(0);
         let mut end = 0usize;
@@ -117,10 +171,10 @@ impl Filled {
             offsets.push(i64::try_from(end).map_err(|_| bytes::no_memory(BATCH, end as u64))?);
         }
         if is_in_order {
-            return Ok(Contents { block: self.block, offsets });
+            return Ok(Packed { block: self.block, offsets });
         }
         let _held = cx.budget.hold(end as u64)?;
-        let mut block = Block::new(end)?;
+        let mut block = Block::new(BATCH, end)?;
         let (from, mut rest) = (self.block.bytes_mut(), block.bytes_mut());
         let mut pace = cx.pace();
         for (position, place) in self.places.iter().enumerate() {
@@ -134,7 +188,7 @@ impl Filled {
             to.copy_from_slice(bytes);
             rest = after;
         }
-        Ok(Contents { block, offsets })
+        Ok(Packed { block, offsets })
     }
 }
 
@@ -146,9 +200,7 @@ fn found<B: AsRef<[u8]>>(instead: &[(usize, Option<B>)], position: usize) -> Opt
 
 #[cold]
 fn not_delivered(position: usize) -> Error {
-    external(PyRuntimeError::new_err(format!(
-        "record {position} of the batch was not delivered; please report this"
-    )))
+    Error::argument(format!("record {position} of the batch was not delivered; please report this"))
 }
 
 /// How many bytes the records have together, if all sizes are known before reading.
