@@ -15,19 +15,30 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 GOLDEN = ROOT / "tests" / "golden"
 
 NEED_FRAMEWORKS = (
+    ROOT / "docs" / "pytorch.md",
     ROOT / "python" / "anyrecord" / "compat" / "ffrecord" / "torch",
     ROOT / "python" / "anyrecord" / "torch",
     ROOT / "tests" / "compat" / "ffrecord" / "framework",
     ROOT / "tests" / "interop",
 )
-"""Modules that import a framework."""
+"""Modules and pages that import a framework. Their tests and examples are marked so."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leaves out what cannot even be imported where the frameworks are not wanted; elsewhere it fails."""
     if config.getoption("markexpr") != "not framework":
         return None
-    return True if any(collection_path.is_relative_to(folder) for folder in NEED_FRAMEWORKS) else None
+    return True if needs_framework(collection_path) else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks examples in docstrings and pages, which cannot mark themselves."""
+    if needs_framework(item.path):
+        item.add_marker("framework")
+
+
+def needs_framework(path: Path) -> bool:
+    return any(path.is_relative_to(place) for place in NEED_FRAMEWORKS)
 
 
 @pytest.fixture(autouse=True)
