@@ -87,7 +87,7 @@ class Job:
         self.path = folder / "checkpoint.pt"
         self.loader = loader
         self.network = network()
-        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.02, momentum=0.9)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=0.003)
         self.losses: list[float] = []
 
     def load(self) -> None:
