@@ -14,6 +14,8 @@ const HUGE: usize = 30 << 20;
 
 /// A block of memory. Its bytes are uninitialised until they are written.
 pub struct Block {
+    /// The address that the allocator returned. It is at most [`ALIGNMENT`] bytes before the first byte of the block.
+    allocated: NonNull<u8>,
     start: NonNull<u8>,
     capacity: usize,
 }
@@ -27,16 +29,18 @@ impl Block {
     /// A block with room for `size` bytes. `what` is its name in the error if there is not enough memory.
     pub fn new(what: &'static str, size: usize) -> Result<Self> {
         if size == 0 {
-            return Ok(Block { start: dangling(), capacity: 0 });
+            return Ok(Block { allocated: dangling(), start: dangling(), capacity: 0 });
         }
         let no_memory = || bytes::no_memory(what, size as u64);
-        let layout = Layout::from_size_align(size, ALIGNMENT).map_err(|_| no_memory())?;
+        let layout = layout_of(size).ok_or_else(no_memory)?;
         // SAFETY: the layout has a size above 0.
-        let start = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(no_memory)?;
+        let allocated = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(no_memory)?;
+        // SAFETY: the layout has room for the bytes before the first aligned one.
+        let start = unsafe { allocated.add(allocated.align_offset(ALIGNMENT)) };
         if size > HUGE {
             use_huge_pages(start, size);
         }
-        Ok(Block { start, capacity: size })
+        Ok(Block { allocated, start, capacity: size })
     }
 
     /// The address of the first byte.
@@ -68,12 +72,20 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if self.capacity > 0
-            && let Ok(layout) = Layout::from_size_align(self.capacity, ALIGNMENT)
+            && let Some(layout) = layout_of(self.capacity)
         {
             // SAFETY: `new` has allocated it with this layout.
-            unsafe { std::alloc::dealloc(self.start.as_ptr(), layout) };
+            unsafe { std::alloc::dealloc(self.allocated.as_ptr(), layout) };
         }
     }
+}
+
+/// The layout of a block of `size` bytes, with room to align it.
+///
+/// The allocator is not asked for the alignment. glibc before version 2.38 seldom uses freed aligned blocks again: it looks
+/// for larger ones, and its heap grows with each batch.
+fn layout_of(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size.checked_add(ALIGNMENT)?, 1).ok()
 }
 
 /// Asks the kernel for huge pages for the whole pages of a block. It may refuse.
