@@ -21,7 +21,8 @@ static KNOWN: AtomicUsize = AtomicUsize::new(LEAST);
 /// Call it before the records of a batch are allocated one by one. `bytes` is their size together.
 #[inline]
 pub fn expect(bytes: usize) {
-    if bytes > KNOWN.load(Relaxed) {
+    // The first comparison costs a small record nothing.
+    if bytes > LEAST && bytes > KNOWN.load(Relaxed) {
         tell(bytes);
     }
 }
