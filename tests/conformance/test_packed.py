@@ -240,6 +240,7 @@ def test_arrow_capsules_are_made_and_freed_without_a_consumer(records: Records) 
         assert '"arrow_schema"' in repr(schema)
         assert '"arrow_array"' in repr(data)
         assert '"arrow_schema"' in repr(packed.__arrow_c_schema__())
+        assert '"arrow_array_stream"' in repr(packed.__arrow_c_stream__(schema))
         packed.__arrow_c_array__(schema)
     with pytest.raises(TypeError, match="Arrow schema"):
         packed.__arrow_c_array__(5)

@@ -88,6 +88,9 @@ def test_arrow_arrays_share_the_memory_and_keep_it(records: Records) -> None:
         EXPECTED,
         address(packed),
     )
+    stream = pyarrow.chunked_array(packed)
+    assert (stream.num_chunks, stream.to_pylist()) == (1, EXPECTED)
+    assert stream.chunk(0).buffers()[2].address == address(packed)
     assert pyarrow.table({"record": packed})["record"].to_pylist() == EXPECTED
     records.close()
     del packed
