@@ -54,8 +54,8 @@ def test_the_order_is_that_of_the_sampler(records: Records, tail: Any, keywords:
         drawn_from = ElasticSampler(records, rank=rank, world=world, **keywords)
         batches = loader(records, 16, rank=rank, world=world, decode=decode, threads=threads, **keywords)
         for _ in range(2):
-            assert len(batches) == -(-len(drawn_from) // 16)
             got = list(batches)
+            assert len(batches) == len(got)
             assert [len(batch) for batch in got[:-1]] == [16] * (len(got) - 1)
             assert numbers(got) == list(drawn_from)
             assert batches.state_dict() == drawn_from.state_dict()
@@ -164,7 +164,7 @@ def test_the_state_after_each_batch_leads_to_the_next_one(records: Records) -> N
         drawn_from = ElasticSampler(records, seed=1)
         drawn_from.load_state_dict(state)
         rest = order(N)[len(seen) :]
-        assert len(resumed) == -(-len(rest) // 7)
+        assert len(resumed) == -(-N // 7), "of a whole epoch, as before"
         assert numbers(resumed) == rest == list(drawn_from)
     drawn_from = ElasticSampler(records, seed=1)
     it = iter(drawn_from)
@@ -208,6 +208,21 @@ def test_the_state_follows_the_newest_iterator(records: Records) -> None:
     next(newer)
     assert batches.state_dict()["position"] == 16
     assert numbers(older) == list(range(32, N))
+
+
+def test_the_epoch_can_be_chosen_after_the_iterator_was_made(records: Records) -> None:
+    """Trainers do that, also after they have loaded a state at the end of an epoch."""
+    batches = loader(records, 16, shuffle=True, seed=1)
+    list(batches)
+    resumed = loader(records, 16, shuffle=True, seed=1)
+    resumed.load_state_dict(batches.state_dict())
+    it = iter(resumed)
+    resumed.set_epoch(1)
+    assert numbers(it) == order(N, epoch=1)
+    again = loader(records, 16, shuffle=True, seed=1)
+    it = iter(again)
+    again.load_state_dict({**batches.state_dict(), "position": 32})
+    assert numbers(it) == order(N)[32:]
 
 
 # Forms

@@ -107,10 +107,14 @@ def test_nothing_is_left_behind_however_it_ends(records: Records, kind: dict[str
 def test_a_process_that_hangs_is_ended(records: Records) -> None:
     with nothing_left_behind():
         batches = iter(loader(records, 8, decode=loading.hangs, processes=2))
-        closer = threading.Thread(target=batches.close)
-        closer.start()
-        assert list(batches) == []
-        closer.join()
+        got: list[Any] = []
+        consumer = threading.Thread(target=lambda: got.extend(batches))
+        consumer.start()
+        while batches._pipeline is None:
+            pass
+        batches.close()
+        consumer.join()
+        assert got == []
 
 
 def test_a_consumer_that_waits_is_woken_by_close(records: Records) -> None:
@@ -227,6 +231,7 @@ def test_a_sample_that_cannot_be_sent_is_an_error(records: Records) -> None:
 def test_an_error_does_not_keep_the_batch_alive(records: Records) -> None:
     """The error's traceback has frames of the loader's thread, and these have the batch."""
     batches = iter(loader(records, 8, decode=loading.fails_at_100, threads=2))
+    next(batches)
     pipeline = weakref.ref(batches._pipeline)
     with pytest.raises(KeyError):
         list(batches)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, SupportsIndex, TypeVar
 
+from anyrecord._dataclasses import replace
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 from anyrecord._records import Openable, Records
 from anyrecord._records import open as open_records
-from anyrecord.sampling import Pass, Tail
+from anyrecord.sampling import Share, Tail
 from anyrecord.torch._collate import Collate, check_collate, collate_function, jagged, pinned
 from anyrecord.torch._device import CopyStream, Cuda, DeviceMaker, can_pin, checked_device
 from anyrecord.torch._making import ListMaker, PackedMaker, Plan
@@ -103,20 +104,25 @@ class Loader(Generic[T]):
         return found
 
     def __len__(self) -> int:
-        """How many batches the next iteration delivers: those of this rank, or the remaining ones after a resume."""
-        whole, rest = divmod(len(self.sampler), self.batch_size)
+        """How many batches a whole epoch of this rank has. The first iteration after a resume has the remaining ones.
+
+        It does not change with a resume, because schedulers and trainers compute the number of steps from it.
+        """
+        whole, rest = divmod(len(replace(self.sampler.share(), start=0)), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> LoaderIterator[T]:
-        taken = iter(self.sampler)
-        records = self.sampler._ordered(self._records, taken.share.epoch)
-        plan = Plan(records, taken.share, self.batch_size, self.drop_last)
+        return LoaderIterator(self)
+
+    def _begin(self, share: Share) -> Pipeline:
+        """Starts to load the batches of a share."""
+        records = self.sampler._ordered(self._records, share.epoch)
+        plan = Plan(records, share, self.batch_size, self.drop_last)
         threads = self._num_threads()
         copies = None if self._device is None else CopyStream(Cuda(self._device))
         maker = self._maker(plan, threads, copies)
         announce = plan.announce if records._is_remote else None
-        pipeline = Pipeline(maker, plan.count, threads, self._prefetch, announce, self._delivery(copies))
-        return LoaderIterator(pipeline, taken, self.batch_size)
+        return Pipeline(maker, plan.count, threads, self._prefetch, announce, self._delivery(copies))
 
     def _maker(self, plan: Plan, threads: int, copies: CopyStream | None) -> Maker:
         form = self._collate
@@ -171,32 +177,47 @@ def _available_cores() -> int:
 
 
 class LoaderIterator(Iterator[T], Generic[T]):
-    """Iterates over the batches of a `Loader`. Its threads end with the last batch, with `close()`, or with it."""
+    """Iterates over the batches of a `Loader`. Reading begins with the first `next()`.
 
-    def __init__(self, pipeline: Pipeline, taken: Pass, batch_size: int) -> None:
-        self._pipeline, self._taken, self._batch_size = pipeline, taken, batch_size
+    The threads end with the last batch, with an error, with `close()`, and when nothing refers to the iterator anymore.
+    """
+
+    def __init__(self, loader: Loader[T]) -> None:
+        self._pipeline: Pipeline | None = None
+        self._loader = loader
+        self._taken = iter(loader.sampler)
 
     def __next__(self) -> T:
+        pipeline = self._pipeline or self._begin()
         taken = 0
         try:
-            while True:
-                batch = self._pipeline.take()
-                taken += self._batch_size
-                if batch is not NOTHING:
-                    break
+            batch = NOTHING
+            while batch is NOTHING:
+                batch = pipeline.take()
+                taken += self._loader.batch_size
         except BaseException:
-            self.close()
+            pipeline.close()
             raise
         if batch is END:
-            self._taken.ended = self._taken.ended or not self._pipeline.is_closed
-            self.close()
+            self._taken.ended = self._taken.ended or not pipeline.is_closed
+            pipeline.close()
             raise StopIteration
         self._taken.taken += taken
         return batch  # type: ignore[no-any-return]  # what the pipeline makes
 
+    def _begin(self) -> Pipeline:
+        # Trainers make the iterator first and then choose the epoch.
+        if self._loader.sampler._pass is None:
+            self._taken = iter(self._loader.sampler)
+        self._pipeline = self._loader._begin(self._taken.share)
+        return self._pipeline
+
     def close(self) -> None:
-        """Ends the iteration and its threads. It waits for what they have begun."""
+        """Ends the iteration and its threads and processes. It waits for what threads have begun."""
+        if self._pipeline is None:
+            self._pipeline = Pipeline(Maker(), 0, 0)
         self._pipeline.close()
 
     def __del__(self) -> None:
-        self.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
