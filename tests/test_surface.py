@@ -36,6 +36,7 @@ PUBLIC = [
     "Location",
     "MappedIterator",
     "MappedRecords",
+    "Packed",
     "Permutation",
     "PublishError",
     "RecordError",
@@ -139,8 +140,9 @@ def test_using_it_loads_no_framework_either() -> None:
         with anyrecord.create("a.ffr", threads=2) as out:
             out.write_many([b"a", b"b"])
         records = anyrecord.open("a.ffr")
+        records.read_packed([1, 0]).tolist(), records.read_packed([0]).__arrow_c_array__()
         list(records), records[[1, 0]], records.sizes(), anyrecord.verify("a.ffr"), anyrecord.info("a.ffr")
-        print(*({"numpy", "torch", "tensorflow", "multiprocessing"} & set(sys.modules)))
+        print(*({"numpy", "torch", "tensorflow", "multiprocessing", "pyarrow"} & set(sys.modules)))
     """
     assert python(script).split() == []
 

@@ -27,6 +27,8 @@ READS: dict[str, Callable[[Any], Any]] = {
     "count": lambda records: records.count(b"x"),
     "mapped": lambda records: records.map(len)[0],
     "all of them mapped": lambda records: list(records.map(len)),
+    "packed": lambda records: records.read_packed([0]),
+    "in packed batches": lambda records: next(iter(records.batches(2, packed=True))),
     "into a buffer": lambda records: records.read_into(bytearray(100), [0]),
     "of a slice": lambda records: records[1:][0],
     "by with": lambda records: records.__enter__(),

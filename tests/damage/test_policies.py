@@ -28,6 +28,10 @@ READS: dict[str, Callable[[Any], Any]] = {
     "a list": lambda records: records[range(N)],
     "batches": lambda records: [record for batch in records.batches(7) for record in batch],
     "batches of one": lambda records: [record for batch in records.batches(1) for record in batch],
+    "packed": lambda records: records.read_packed(range(N)).tolist(),
+    "packed batches": lambda records: [
+        record for batch in records.batches(7, packed=True) for record in batch.tolist()
+    ],
     "map": lambda records: list(records.map(bytes)),
     "a shuffle": lambda records: list(records.shuffle(3)),
 }

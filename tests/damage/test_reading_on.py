@@ -85,6 +85,8 @@ def test_every_way_to_read_gives_the_records_of_the_undamaged_file_but_the_damag
                     batches = [expected(part, lost, policy) for part in parts]
                     assert list(seen.batches(size)) == [batch for batch in batches if batch], about
                     assert len(seen.batches(size)) == len(batches), about
+                    packed = [batch.tolist() for batch in seen.batches(size, packed=True)]
+                    assert packed == [batch for batch in batches if batch], about
             found = {(skipped.record, skipped.index) for skipped in bad.skipped}
             assert found == {(number, number) for number in lost}
             assert len(bad.skipped) == len(lost)
@@ -106,6 +108,7 @@ def test_lists_of_any_records_in_any_order(name: str, policy: str, data: st.Data
         want = expected(numbers, lost, policy)
         assert records[wanted] == want
         assert records.__getitems__(wanted) == want
+        assert records.read_packed(wanted).tolist() == want
         assert records.map(bytes.upper)[wanted] == [record.upper() for record in want]
         gaps = [next(iter(expected([number], lost, policy)), None) for number in numbers]
         assert records._getitems(wanted) == gaps

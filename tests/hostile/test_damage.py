@@ -193,6 +193,7 @@ def test_damage_in_a_large_record_is_found_by_every_way_to_read(case: Case, tmp_
             lambda: records[[0, 1, 2]],
             lambda: list(records),
             lambda: records.read_into(bytearray(4_000_000), [1]),
+            lambda: records.read_packed([0, 1]),
             lambda: records[1:][0],
             lambda: list(records.batches(3)),
         ):

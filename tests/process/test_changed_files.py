@@ -21,6 +21,7 @@ READS: dict[str, Callable[[Records], object]] = {
     "batch": lambda records: records[[50]],
     "slice": lambda records: list(records[50:51]),
     "mapped": lambda records: records.map(len)[50],
+    "packed": lambda records: records.read_packed([50]),
     "into a buffer": lambda records: records.read_into(bytearray(10_000), [50]),
 }
 reading_in_each_way = pytest.mark.parametrize("read", READS.values(), ids=READS.keys())

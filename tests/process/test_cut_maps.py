@@ -44,7 +44,12 @@ def into_a_buffer(records: Records, start: int) -> None:
         assert out[offsets[place] : offsets[place + 1]] == expected(index)
 
 
-WAYS: list[Callable[[Records, int], None]] = [one_by_one, in_a_batch, in_order, into_a_buffer]
+def packed(records: Records, start: int) -> None:
+    picked = list(range(start, RECORDS, 6))
+    assert records.read_packed(picked).tolist() == [expected(index) for index in picked]
+
+
+WAYS: list[Callable[[Records, int], None]] = [one_by_one, in_a_batch, in_order, into_a_buffer, packed]
 
 
 def read_until_it_is_cut(records: Records, number: int, started: threading.Barrier) -> str:

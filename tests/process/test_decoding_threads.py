@@ -51,6 +51,7 @@ def test_records_are_the_same_whoever_decodes_them(path: Path, number: int, io: 
     out = bytearray(sum(map(len, expected)))
     records.read_into(out, order)
     assert out == b"".join(expected)
+    assert records.read_packed(order).tolist() == expected
 
 
 def test_a_large_batch_is_decoded_by_as_many_threads_as_asked_for(path: Path) -> None:

@@ -54,6 +54,10 @@ def into(indices: list[int]) -> Act:
     return act
 
 
+def packed(indices: list[int]) -> Act:
+    return lambda records: records.read_packed(indices).tolist()
+
+
 def answer(act: Act, records: Records) -> object:
     """What it returns, or what it raises, without the name of the file."""
     try:
@@ -67,7 +71,14 @@ def acts(chance: random.Random) -> list[Act]:
     """Some of each kind, in any order."""
     some = [chance.randrange(RECORDS) for _ in range(6)]
     many = [chance.choices(range(RECORDS), k=chance.randrange(1, 30)) for _ in range(4)]
-    all_kinds = [*map(one, some), *map(buffer, some), *map(batch, many), *map(into, many), iterate(some[0])]
+    all_kinds = [
+        *map(one, some),
+        *map(buffer, some),
+        *map(batch, many),
+        *map(into, many),
+        *map(packed, many),
+        iterate(some[0]),
+    ]
     return chance.sample(all_kinds, len(all_kinds))
 
 

@@ -44,6 +44,7 @@ def read_everyhow(records: anyrecord.Records) -> None:
     assert records[order] == [RECORDS[number] for number in order]
     assert list(records) == RECORDS
     assert [record for batch in records.batches(64) for record in batch] == RECORDS
+    assert records.read_packed(order).tolist() == [RECORDS[number] for number in order]
     assert [bytes(records.buffer(number)) for number in range(0, 500, 17)] == RECORDS[::17]
     assert sorted(records.shuffle(seed=3)) == sorted(RECORDS)
     out = bytearray(sum(map(len, RECORDS)))

@@ -43,6 +43,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:opening searched")
 def test_batches_hold_all_records(records: Records, size: int) -> None:
     batches = list(records.batches(size))
     assert [record for batch in batches for record in batch] == list(RECORDS)
+    assert [batch.tolist() for batch in records.batches(size, packed=True)] == batches
 
 
 def test_a_shuffled_epoch_holds_all_records(records: Records) -> None:

@@ -66,6 +66,8 @@ READING: dict[str, Callable[[anyrecord.Records], object]] = {
     "a batch": lambda records: records[[59, 10, 30]],
     "iteration": lambda records: list(records),
     "batches": lambda records: list(records.batches(7)),
+    "packed": lambda records: records.read_packed([59, 10, 30]),
+    "packed batches": lambda records: list(records.batches(7, packed=True)),
     "shuffle": lambda records: list(records.shuffle(seed=1)),
 }
 

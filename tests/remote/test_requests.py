@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyrecord
 import pytest
+from anyrecord import Records
 
 from remote.servers import Played
 
@@ -166,10 +167,18 @@ def test_a_side_index_saves_the_headers(server: Played, tmp_path: Any) -> None:
     assert records[600] == RECORDS[600]
 
 
-def test_an_iteration_fetches_ahead_while_the_consumer_works(server: Played) -> None:
+ITERATIONS: dict[str, Callable[[Records], Iterator[bytes]]] = {
+    "records": iter,
+    "batches": lambda records: (record for batch in records.batches(10) for record in batch),
+    "packed batches": lambda records: (record for p in records.batches(10, packed=True) for record in p.tolist()),
+}
+
+
+@pytest.mark.parametrize("way", ITERATIONS)
+def test_an_iteration_fetches_ahead_while_the_consumer_works(server: Played, way: str) -> None:
     server.put("a.ffr", file_bytes("ffrecord", RECORDS))
     records = opened(server, ["a.ffr"], merge_gap=0, part_size=100_000)
-    read = iter(records)
+    read = ITERATIONS[way](records)
     assert [next(read) for _ in range(300)] == RECORDS[:300]
     stats = dict(records._source.stats())
     assert stats["readahead_hits"] > 200_000

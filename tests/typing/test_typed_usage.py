@@ -10,6 +10,7 @@ from typing import TypeAlias, assert_type
 
 import anyrecord
 import numpy as np
+import numpy.typing as npt
 import pytest
 from anyrecord import (
     Batches,
@@ -19,6 +20,7 @@ from anyrecord import (
     Location,
     MappedIterator,
     MappedRecords,
+    Packed,
     Permutation,
     Records,
     RecordsIterator,
@@ -59,6 +61,8 @@ def test_iterating(records: Records) -> None:
     assert_type(len(records.batches(2)), int)
     assert_type(iter(records.batches(2)), BatchIterator[list[bytes]])
     assert_type(next(iter(records.batches(2))), list[bytes])
+    assert_type(records.batches(2, packed=True), Batches[Packed])
+    assert_type(next(iter(records.batches(2, packed=True))), Packed)
     for batch in records.batches(2):
         assert_type(batch, list[bytes])
     for record in records:
@@ -124,6 +128,17 @@ def test_asking(records: Records) -> None:
     assert_type(records.index(b"1"), int)
     assert_type(records.count(b"1"), int)
     assert_type(b"1" in records, bool)
+    packed = assert_type(records.read_packed([0, np.int64(1)]), Packed)
+    assert_type(records.read_packed(slice(2)), Packed)
+    assert_type(packed.data, memoryview)
+    assert_type(packed.offsets, Numbers)
+    assert_type(packed.num_records, int)
+    assert_type(packed.record(np.int8(-1)), memoryview)
+    assert_type(packed.tolist(), list[bytes])
+    assert_type(bytes(packed), bytes)
+    data, offsets = packed
+    assert (bytes(data), list(offsets)) == (b"12", [0, 1, 2])
+    assert_type(packed.numpy(), tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]])
     assert_type(records.read_into(bytearray(9), [0]), Numbers)
     assert_type(records.read_into(np.zeros(9, np.uint8), range(1)), Numbers)
 

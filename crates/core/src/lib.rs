@@ -28,6 +28,7 @@
 //! | [`verify`] | checks every byte of a file |
 //! | [`salvage`] | saves what can still be read from a damaged file |
 //! | [`memory`] | blocks of memory for whole batches |
+//! | [`allocator`] | keeps the memory of freed batches in the C library's allocator |
 //! | [`parallel`] | runs a function on many items in several threads |
 //! | [`pool`] | the thread pools that decode |
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
@@ -35,6 +36,7 @@
 //! | [`ranges`] | a set of numbers, stored as ranges |
 //! | [`process`] | the fork generation, and what a forked child must not inherit |
 
+pub mod allocator;
 pub mod budget;
 pub mod bytes;
 pub mod cache;

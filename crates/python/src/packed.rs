@@ -157,6 +157,16 @@ impl Packed {
         Ok((arrow::schema(py, kind)?, arrow::array(py, &self.contents, kind)?))
     }
 
+    /// The same array as a stream of one. Some libraries iterate over what has no stream.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        arrow::stream(py, &self.contents, arrow::kind_wanted(&self.contents, requested_schema.as_ref())?)
+    }
+
     // SAFETY: as in `fill_view`.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let contents = &slf.get().contents;

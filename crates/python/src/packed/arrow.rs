@@ -9,11 +9,14 @@ use anyrecord::reader::Packed as Contents;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
 const SCHEMA_NAME: &CStr = c"arrow_schema";
 const ARRAY_NAME: &CStr = c"arrow_array";
+const STREAM_NAME: &CStr = c"arrow_array_stream";
+/// `ENOMEM` of the C library, on every system.
+const NO_MEMORY: c_int = 12;
 
 /// The type of the Arrow array.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,22 @@ struct Array {
     private: *mut c_void,
 }
 
+/// `ArrowArrayStream`.
+#[repr(C)]
+struct Stream {
+    get_schema: unsafe extern "C" fn(*mut Stream, *mut Schema) -> c_int,
+    get_next: unsafe extern "C" fn(*mut Stream, *mut Array) -> c_int,
+    get_last_error: unsafe extern "C" fn(*mut Stream) -> *const c_char,
+    release: Option<unsafe extern "C" fn(*mut Stream)>,
+    private: *mut c_void,
+}
+
+struct StreamState {
+    contents: Arc<Contents>,
+    kind: Kind,
+    is_done: bool,
+}
+
 /// What an array needs until it is released.
 struct Private {
     /// Which values are null (no such list: none are), the offsets, the bytes.
@@ -94,49 +113,73 @@ pub fn kind_wanted(contents: &Contents, requested: Option<&Bound<'_, PyAny>>) ->
 
 /// A capsule with the type.
 pub fn schema(py: Python<'_>, kind: Kind) -> PyResult<Bound<'_, PyAny>> {
-    let schema = Schema {
-        format: kind.format().as_ptr(),
-        name: c"".as_ptr(),
-        metadata: std::ptr::null(),
-        flags: 0,
-        num_children: 0,
-        children: std::ptr::null_mut(),
-        dictionary: std::ptr::null_mut(),
-        release: Some(release_schema),
-        private: std::ptr::null_mut(),
-    };
-    capsule(py, Box::new(schema), SCHEMA_NAME, delete_schema)
+    capsule(py, Box::new(Schema::new(kind)), SCHEMA_NAME, delete_schema)
 }
 
 /// A capsule with the array.
 pub fn array<'py>(py: Python<'py>, contents: &Arc<Contents>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
-    let mut narrow: Vec<i32> = Vec::new();
-    let offsets = match kind {
-        Kind::LargeBinary => contents.offsets().as_ptr().cast::<c_void>(),
-        Kind::Binary => {
-            narrow = bytes::list("offsets", contents.offsets().len() as u64).map_err(Failure)?;
-            // The last one is the largest, and fits.
-            narrow.extend(contents.offsets().iter().map(|&offset| offset as i32));
-            narrow.as_ptr().cast()
-        }
-    };
-    let buffers = [std::ptr::null(), offsets, contents.start().cast_const().cast()];
-    let private = Box::new(Private { buffers, _offsets: narrow, _contents: contents.clone() });
-    let private = Box::into_raw(private);
-    let array = Array {
-        length: contents.count() as i64,
-        null_count: 0,
-        offset: 0,
-        num_buffers: 3,
-        num_children: 0,
-        // SAFETY: the pointer is of the box that was just made. `release_array` drops it.
-        buffers: unsafe { (&raw mut (*private).buffers).cast() },
-        children: std::ptr::null_mut(),
-        dictionary: std::ptr::null_mut(),
-        release: Some(release_array),
-        private: private.cast(),
-    };
+    let array = Array::new(contents, kind).map_err(Failure)?;
     capsule(py, Box::new(array), ARRAY_NAME, delete_array)
+}
+
+/// A capsule with a stream that has this one array.
+pub fn stream<'py>(py: Python<'py>, contents: &Arc<Contents>, kind: Kind) -> PyResult<Bound<'py, PyAny>> {
+    let state = Box::new(StreamState { contents: contents.clone(), kind, is_done: false });
+    let stream = Stream {
+        get_schema,
+        get_next,
+        get_last_error,
+        release: Some(release_stream),
+        private: Box::into_raw(state).cast(),
+    };
+    capsule(py, Box::new(stream), STREAM_NAME, delete_stream)
+}
+
+impl Schema {
+    fn new(kind: Kind) -> Self {
+        Schema {
+            format: kind.format().as_ptr(),
+            name: c"".as_ptr(),
+            metadata: std::ptr::null(),
+            flags: 0,
+            num_children: 0,
+            children: std::ptr::null_mut(),
+            dictionary: std::ptr::null_mut(),
+            release: Some(release_schema),
+            private: std::ptr::null_mut(),
+        }
+    }
+}
+
+impl Array {
+    fn new(contents: &Arc<Contents>, kind: Kind) -> anyrecord::Result<Self> {
+        let mut narrow: Vec<i32> = Vec::new();
+        let offsets = match kind {
+            Kind::LargeBinary => contents.offsets().as_ptr().cast::<c_void>(),
+            Kind::Binary => {
+                narrow = bytes::list("offsets", contents.offsets().len() as u64)?;
+                // The last one is the largest, and fits.
+                narrow.extend(contents.offsets().iter().map(|&offset| offset as i32));
+                narrow.as_ptr().cast()
+            }
+        };
+        let buffers = [std::ptr::null(), offsets, contents.start().cast_const().cast()];
+        let private = Box::new(Private { buffers, _offsets: narrow, _contents: contents.clone() });
+        let private = Box::into_raw(private);
+        Ok(Array {
+            length: contents.count() as i64,
+            null_count: 0,
+            offset: 0,
+            num_buffers: 3,
+            num_children: 0,
+            // SAFETY: the pointer is of the box that was just made. `release_array` drops it.
+            buffers: unsafe { (&raw mut (*private).buffers).cast() },
+            children: std::ptr::null_mut(),
+            dictionary: std::ptr::null_mut(),
+            release: Some(release_array),
+            private: private.cast(),
+        })
+    }
 }
 
 fn capsule<'py, T>(
@@ -193,6 +236,64 @@ unsafe extern "C" fn delete_array(capsule: *mut ffi::PyObject) {
                 release(array);
             }
             drop(Box::from_raw(array));
+        }
+    }
+}
+
+// SAFETY: the consumer passes a stream that is not released, and a place for a schema.
+unsafe extern "C" fn get_schema(stream: *mut Stream, out: *mut Schema) -> c_int {
+    // SAFETY: as above. `stream` made the pointer of a box.
+    unsafe {
+        let state = &*(*stream).private.cast::<StreamState>();
+        out.write(Schema::new(state.kind));
+    }
+    0
+}
+
+// SAFETY: the consumer passes a stream that is not released, and a place for an array. It calls from one thread at a
+// time.
+unsafe extern "C" fn get_next(stream: *mut Stream, out: *mut Array) -> c_int {
+    // SAFETY: as above. `stream` made the pointer of a box. An array of zeros is one that is released: the end.
+    unsafe {
+        let state = &mut *(*stream).private.cast::<StreamState>();
+        if state.is_done {
+            out.write_bytes(0, 1);
+            return 0;
+        }
+        match Array::new(&state.contents, state.kind) {
+            Ok(array) => out.write(array),
+            Err(_) => return NO_MEMORY,
+        }
+        state.is_done = true;
+    }
+    0
+}
+
+// SAFETY: it uses no pointer.
+unsafe extern "C" fn get_last_error(_stream: *mut Stream) -> *const c_char {
+    c"no memory for the offsets of the records".as_ptr()
+}
+
+// SAFETY: whoever owns the stream calls it once.
+unsafe extern "C" fn release_stream(stream: *mut Stream) {
+    // SAFETY: `stream` made the pointer of a box. It is dropped once, because the stream is marked as released.
+    unsafe {
+        drop(Box::from_raw((*stream).private.cast::<StreamState>()));
+        (*stream).private = std::ptr::null_mut();
+        (*stream).release = None;
+    }
+}
+
+// SAFETY: the interpreter calls it with a capsule of `stream`, once.
+unsafe extern "C" fn delete_stream(capsule: *mut ffi::PyObject) {
+    // SAFETY: as in `delete_schema`.
+    unsafe {
+        let stream = ffi::PyCapsule_GetPointer(capsule, STREAM_NAME.as_ptr()).cast::<Stream>();
+        if !stream.is_null() {
+            if let Some(release) = (*stream).release {
+                release(stream);
+            }
+            drop(Box::from_raw(stream));
         }
     }
 }
