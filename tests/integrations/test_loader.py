@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,8 @@ def test_the_order_is_that_of_the_sampler(records: Records, tail: Any, keywords:
         drawn_from = ElasticSampler(records, rank=rank, world=world, **keywords)
         batches = loader(records, 16, rank=rank, world=world, decode=decode, threads=threads, **keywords)
         for _ in range(2):
-            assert len(batches) == -(-len(drawn_from) // 16)
             got = list(batches)
+            assert len(batches) == len(got)
             assert [len(batch) for batch in got[:-1]] == [16] * (len(got) - 1)
             assert numbers(got) == list(drawn_from)
             assert batches.state_dict() == drawn_from.state_dict()
@@ -123,11 +123,10 @@ def test_every_record_comes_once_however_often_it_is_interrupted(path: Path, dat
 
     kinds = st.sampled_from(["loader", "loader", "elastic"])
     segment = st.tuples(kinds, st.integers(1, 3), st.integers(0, 3), st.integers(1, 20), st.integers(0, 4))
-    segments = data.draw(st.lists(segment, max_size=3))
-    kind, world, threads, size, _ = data.draw(segment)
+    segments = [*data.draw(st.lists(segment, max_size=3)), (*data.draw(segment)[:-1], 1 + n)]
     delivered: list[int] = []
     state: State | None = None
-    for kind, world, threads, size, steps in [*segments, (kind, world, threads, size, 1 + n)]:
+    for kind, world, threads, size, steps in segments:
         got, states = [], set()
         for rank in range(world):
             records = anyrecord.open(path)[:n]
@@ -165,7 +164,7 @@ def test_the_state_after_each_batch_leads_to_the_next_one(records: Records) -> N
         drawn_from = ElasticSampler(records, seed=1)
         drawn_from.load_state_dict(state)
         rest = order(N)[len(seen) :]
-        assert len(resumed) == -(-len(rest) // 7)
+        assert len(resumed) == -(-N // 7), "of a whole epoch, as before"
         assert numbers(resumed) == rest == list(drawn_from)
     drawn_from = ElasticSampler(records, seed=1)
     it = iter(drawn_from)
@@ -211,6 +210,21 @@ def test_the_state_follows_the_newest_iterator(records: Records) -> None:
     assert numbers(older) == list(range(32, N))
 
 
+def test_the_epoch_can_be_chosen_after_the_iterator_was_made(records: Records) -> None:
+    """Trainers do that, also after they have loaded a state at the end of an epoch."""
+    batches = loader(records, 16, shuffle=True, seed=1)
+    list(batches)
+    resumed = loader(records, 16, shuffle=True, seed=1)
+    resumed.load_state_dict(batches.state_dict())
+    it = iter(resumed)
+    resumed.set_epoch(1)
+    assert numbers(it) == order(N, epoch=1)
+    again = loader(records, 16, shuffle=True, seed=1)
+    it = iter(again)
+    again.load_state_dict({**batches.state_dict(), "position": 32})
+    assert numbers(it) == order(N)[32:]
+
+
 # Forms
 
 
@@ -235,7 +249,7 @@ def test_packed_batches_hold_the_records_and_where_they_begin(records: Records) 
         for batch in loader(records, 40, collate="packed", threads=threads):
             assert type(batch) is PackedTensors
             places = batch.offsets.tolist()
-            for begin, end in zip(places, places[1:], strict=False):
+            for begin, end in pairwise(places):
                 assert bytes(batch.data[begin:end].tolist()) == records[position]
                 position += 1
         assert position == N
@@ -271,10 +285,8 @@ def test_damaged_records_are_left_out_or_replaced(tmp_path: Path, kind: str) -> 
     for on_error, expected in (("skip", {101: None, 140: None}), ("replace", {101: 102, 140: 141})):
         opened = anyrecord.open(tmp_path / "damaged.ffr", on_error=on_error)  # type: ignore[arg-type]
         with pytest.warns(anyrecord.DamageWarning):
-            if kind == "list":
-                got = [x for batch in loader(opened, 1, decode=int) for x in batch]
-            else:
-                got = [int(bytes(batch.data.tolist())) for batch in loader(opened, 1, collate="packed")]
+            batches = list(loader(opened, 1, collate="packed") if kind == "packed" else loader(opened, 1, decode=bytes))
+        got = [int(bytes(batch.data.tolist()) if kind == "packed" else batch[0]) for batch in batches]
         assert got == [x for i in range(N) if (x := expected.get(i, i)) is not None]
     with pytest.raises(anyrecord.ChecksumError, match=r"damaged.ffr .*\(record 101\)"):
         list(loader(tmp_path / "damaged.ffr", 16, decode=int))

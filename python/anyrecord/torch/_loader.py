@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import BaseContext
-from typing import Any, Generic, SupportsIndex, TypeVar
+from typing import Any, Generic, Literal, SupportsIndex, TypedDict, TypeVar, Unpack, overload
 
+from anyrecord._dataclasses import replace
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 from anyrecord._records import Openable, Records
 from anyrecord._records import open as open_records
-from anyrecord.sampling import Pass, Tail
+from anyrecord.sampling import Share, Tail
 from anyrecord.torch._collate import Collate, check_collate, collate_function, jagged, pinned
 from anyrecord.torch._device import CopyStream, Cuda, DeviceMaker, can_pin, checked_device
 from anyrecord.torch._making import ListMaker, PackedMaker, Plan
+from anyrecord.torch._packed import PackedTensors
 from anyrecord.torch._pipeline import END, NOTHING, Maker, Pipeline
 from anyrecord.torch._processes import ProcessMaker, check_picklable, start_context
 from anyrecord.torch._sampler import ElasticSampler
@@ -22,6 +24,26 @@ from anyrecord.torch._sampler import ElasticSampler
 __all__ = ["Loader", "LoaderIterator"]
 
 T = TypeVar("T")
+U = TypeVar("U")
+
+
+class _Options(TypedDict, total=False):
+    """The keywords that have no influence on the type of a batch."""
+
+    shuffle: bool
+    seed: SupportsIndex
+    window: SupportsIndex | None
+    block: SupportsIndex | None
+    tail: Tail
+    rank: SupportsIndex | None
+    world: SupportsIndex | None
+    drop_last: bool
+    threads: SupportsIndex | None
+    processes: SupportsIndex
+    context: str | BaseContext | None
+    prefetch: SupportsIndex | None
+    pin_memory: bool
+    device: Any
 
 
 class Loader(Generic[T]):
@@ -37,14 +59,110 @@ class Loader(Generic[T]):
     [0, 5, 9, 3] 4
     [6, 4, 1, 2] 8
     [8, 7] 10
+
+    Two ranks with another batch size continue where one rank stopped:
+
+    >>> batches = iter(loader)                                         # the next epoch
+    >>> next(batches)
+    [5, 3, 8, 6]
+    >>> state = loader.state_dict()
+    >>> for rank in range(2):
+    ...     resumed = Loader("doc.ffr", 2, decode=int, shuffle=True, rank=rank, world=2)
+    ...     resumed.load_state_dict(state)
+    ...     print(list(resumed))
+    [[7, 1], [4]]
+    [[9, 2], [0]]
+
+    - `records`: `Records`, `MappedRecords`, or anything that `anyrecord.open` takes.
+    - `decode`: a function that makes a sample of the bytes of a record, as for `Records.map`.
+    - `collate`: what a batch is. None: a list of samples. `"tensors"`: what PyTorch's `default_collate` makes of it;
+      without `decode`, records of equal size are one uint8 tensor. `"packed"`: `PackedTensors` of records that are not
+      decoded. `"jagged"`: a nested tensor with jagged layout, of records or of decoded tensors with different lengths.
+      A function gets the list of samples and returns the batch.
+    - `shuffle=True`: a new order in each epoch, which `seed` and the epoch decide. `seed`, `window`, `block`, `tail`,
+      `rank` and `world` mean the same as for `ElasticSampler`, and the order is the same.
+    - `drop_last=True`: leave out the last batch if it has fewer records than others.
+    - `threads`: how many threads load batches. The default is 2 if there is nothing to decode, else one for each
+      core, at most 16. With 0, the thread of the training loop loads them, which helps to debug `decode`.
+    - `processes`: that many processes decode and collate, for a `decode` that holds the interpreter's lock. Threads
+      read records into memory that the processes share. `context` is the start method, `"forkserver"` by default.
+    - `prefetch`: how many batches are loaded ahead. By default, up to two for each thread, as long as they take less
+      than 256 MB; at least two.
+    - `pin_memory=True`: tensors are in pinned memory.
+    - `device="cuda"`: tensors are on the GPU. The copies run on a stream of their own, beside reading and training.
+
+    The state is that of `ElasticSampler` and `ElasticLoader`: each can load what another one has saved. An exception in
+    `decode` is raised in the training loop, with a note that names the file and the record.
+
+    A loop that ends early ends the threads and processes, and so does `close()` of the iterator.
     """
 
+    @overload
+    def __init__(
+        self: Loader[list[bytes]],
+        records: Records | Openable,
+        batch_size: SupportsIndex,
+        *,
+        decode: None = None,
+        collate: None = None,
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Loader[list[U]],
+        records: MappedRecords[U],
+        batch_size: SupportsIndex,
+        *,
+        decode: None = None,
+        collate: None = None,
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Loader[list[U]],
+        records: Records | MappedRecords[Any] | Openable,
+        batch_size: SupportsIndex,
+        *,
+        decode: Callable[[Any], U],
+        collate: None = None,
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Loader[PackedTensors],
+        records: Records | Openable,
+        batch_size: SupportsIndex,
+        *,
+        decode: None = None,
+        collate: Literal["packed"],
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Loader[Any],
+        records: Records | MappedRecords[Any] | Openable,
+        batch_size: SupportsIndex,
+        *,
+        decode: Callable[[Any], Any] | None = None,
+        collate: Literal["tensors", "jagged"],
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         records: Records | MappedRecords[Any] | Openable,
         batch_size: SupportsIndex,
         *,
-        decode: Callable[[bytes], Any] | None = None,
+        decode: Callable[[Any], Any] | None = None,
+        collate: Callable[[list[Any]], T],
+        **options: Unpack[_Options],
+    ) -> None: ...
+    def __init__(
+        self,
+        records: Records | MappedRecords[Any] | Openable,
+        batch_size: SupportsIndex,
+        *,
+        decode: Callable[[Any], Any] | None = None,
         collate: Collate = None,
         shuffle: bool = False,
         seed: SupportsIndex = 0,
@@ -103,20 +221,25 @@ class Loader(Generic[T]):
         return found
 
     def __len__(self) -> int:
-        """How many batches the next iteration delivers: those of this rank, or the remaining ones after a resume."""
-        whole, rest = divmod(len(self.sampler), self.batch_size)
+        """How many batches a whole epoch of this rank has. The first iteration after a resume has the remaining ones.
+
+        It does not change with a resume, because schedulers and trainers compute the number of steps from it.
+        """
+        whole, rest = divmod(len(replace(self.sampler.share(), start=0)), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> LoaderIterator[T]:
-        taken = iter(self.sampler)
-        records = self.sampler._ordered(self._records, taken.share.epoch)
-        plan = Plan(records, taken.share, self.batch_size, self.drop_last)
+        return LoaderIterator(self)
+
+    def _begin(self, share: Share) -> Pipeline:
+        """Starts to load the batches of a share."""
+        records = self.sampler._ordered(self._records, share.epoch)
+        plan = Plan(records, share, self.batch_size, self.drop_last)
         threads = self._num_threads()
         copies = None if self._device is None else CopyStream(Cuda(self._device))
         maker = self._maker(plan, threads, copies)
         announce = plan.announce if records._is_remote else None
-        pipeline = Pipeline(maker, plan.count, threads, self._prefetch, announce, self._delivery(copies))
-        return LoaderIterator(pipeline, taken, self.batch_size)
+        return Pipeline(maker, plan.count, threads, self._prefetch, announce, self._delivery(copies))
 
     def _maker(self, plan: Plan, threads: int, copies: CopyStream | None) -> Maker:
         form = self._collate
@@ -171,32 +294,47 @@ def _available_cores() -> int:
 
 
 class LoaderIterator(Iterator[T], Generic[T]):
-    """Iterates over the batches of a `Loader`. Its threads end with the last batch, with `close()`, or with it."""
+    """Iterates over the batches of a `Loader`. Reading begins with the first `next()`.
 
-    def __init__(self, pipeline: Pipeline, taken: Pass, batch_size: int) -> None:
-        self._pipeline, self._taken, self._batch_size = pipeline, taken, batch_size
+    The threads end with the last batch, with an error, with `close()`, and when nothing refers to the iterator anymore.
+    """
+
+    def __init__(self, loader: Loader[T]) -> None:
+        self._pipeline: Pipeline | None = None
+        self._loader = loader
+        self._taken = iter(loader.sampler)
 
     def __next__(self) -> T:
+        pipeline = self._pipeline or self._begin()
         taken = 0
         try:
-            while True:
-                batch = self._pipeline.take()
-                taken += self._batch_size
-                if batch is not NOTHING:
-                    break
+            batch: Any = NOTHING
+            while batch is NOTHING:
+                batch = pipeline.take()
+                taken += self._loader.batch_size
         except BaseException:
-            self.close()
+            pipeline.close()
             raise
         if batch is END:
-            self._taken.ended = self._taken.ended or not self._pipeline.is_closed
-            self.close()
+            self._taken.ended = self._taken.ended or not pipeline.is_closed
+            pipeline.close()
             raise StopIteration
         self._taken.taken += taken
         return batch  # type: ignore[no-any-return]  # what the pipeline makes
 
+    def _begin(self) -> Pipeline:
+        # Trainers make the iterator first and then choose the epoch.
+        if self._loader.sampler._pass is None:
+            self._taken = iter(self._loader.sampler)
+        self._pipeline = self._loader._begin(self._taken.share)
+        return self._pipeline
+
     def close(self) -> None:
-        """Ends the iteration and its threads. It waits for what they have begun."""
+        """Ends the iteration and its threads and processes. It waits for what threads have begun."""
+        if self._pipeline is None:
+            self._pipeline = Pipeline(Maker(), 0, 0)
         self._pipeline.close()
 
     def __del__(self) -> None:
-        self.close()
+        if self._pipeline is not None:
+            self._pipeline.close()

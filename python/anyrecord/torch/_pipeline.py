@@ -53,22 +53,21 @@ class Ordered:
         """Makes one piece, and the batch if it is the last one."""
         of = len(self._pieces)
         begun = thread_time() if maker.can_split else 0.0
-        try:
-            made = maker.make(self.number, piece, of)
-        except BaseException as error:
-            made = _Failed(error)
-        self._pieces[piece] = made
+        self._pieces[piece] = _attempt(maker, self.number, piece, of)
         with lock:
             self._left -= 1
             is_last = self._left == 0
             self.seconds += thread_time() - begun if maker.can_split else 0.0
         if is_last:
-            pieces, self._pieces = self._pieces, []
-            # The first in the order of the records, whichever thread was first.
-            failed = next((piece for piece in pieces if type(piece) is _Failed), None)
-            self.finish(maker, pieces) if failed is None else self.fail(failed.error)
+            self._finish(maker)
 
-    def finish(self, maker: Maker, pieces: list[Any]) -> None:
+    def _finish(self, maker: Maker) -> None:
+        pieces, self._pieces = self._pieces, []
+        # The first in the order of the records, whichever thread was first.
+        failed = next((piece for piece in pieces if type(piece) is _Failed), None)
+        if failed is not None:
+            self.fail(failed.error)
+            return
         try:
             value = maker.finish(self.number, pieces)
             self.measure(value)
@@ -114,6 +113,14 @@ class _Failed:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+def _attempt(maker: Maker, number: int, piece: int, of: int) -> Any:
+    """A piece of a batch, or the error. The frames in its traceback must not have the error, which would be a cycle."""
+    try:
+        return maker.make(number, piece, of)
+    except BaseException as error:
+        return _Failed(error)
 
 
 class Tasks:
