@@ -48,7 +48,9 @@ class Life:
     @classmethod
     def any(cls, chance: random.Random) -> Life:
         loader = chance.choice(["Loader", "Loader", "Loader", "DataLoader"])
-        return cls(chance.randint(1, 4), chance.randint(1, 60), loader, chance.randint(0, 3), chance.choice([0, 0, 1, 2]))
+        return cls(
+            chance.randint(1, 4), chance.randint(1, 60), loader, chance.randint(0, 3), chance.choice([0, 0, 1, 2])
+        )
 
 
 def number_of(record: bytes) -> int:
@@ -151,7 +153,9 @@ class Killed:
             twice = [number for number, count in counts.items() if count > 1]
             missing = RECORDS - len(counts)
             if twice or missing:
-                self.uneven.append(f"epoch {epoch}: {missing} records missing, {len(twice)} more than once: {twice[:9]}")
+                self.uneven.append(
+                    f"epoch {epoch}: {missing} records missing, {len(twice)} more than once: {twice[:9]}"
+                )
 
 
 def children_of(pid: int) -> list[int]:
@@ -162,7 +166,13 @@ def children_of(pid: int) -> list[int]:
 
 
 def train(
-    folder: str, paths: list[str], meeting: str, rank: int, how: dict[str, Any], to_the_end: bool, tell: Connection | None
+    folder: str,
+    paths: list[str],
+    meeting: str,
+    rank: int,
+    how: dict[str, Any],
+    to_the_end: bool,
+    tell: Connection | None,
 ) -> None:
     """One rank of the job. Writes a checkpoint after each step: where the data is, and the records of each epoch so far."""
     import torch
@@ -208,13 +218,11 @@ def loader_of(life: Life, records: anyrecord.Records) -> Any:
 
     order: dict[str, Any] = {"shuffle": True, "seed": 5, "tail": "uneven"}
     if life.loader == "Loader":
-        return Loader(
-            records, life.batch, decode=number_of, threads=life.threads, processes=life.processes, **order
-        )
+        return Loader(records, life.batch, decode=number_of, threads=life.threads, processes=life.processes, **order)
     mapped: Iterable[int] = records.map(number_of)
     sampler = ElasticSampler(mapped, **order)  # type: ignore[arg-type]  # it has a length
     plain: Any = DataLoader(
-        mapped,  # type: ignore[arg-type]  # map-style
+        mapped,
         life.batch,
         sampler=sampler,
         num_workers=life.processes,

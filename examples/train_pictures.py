@@ -82,7 +82,7 @@ def network() -> nn.Module:
 class Job:
     """What a checkpoint holds: the network, its optimizer, where the data is, and the losses so far."""
 
-    def __init__(self, folder: Path, loader: Loader) -> None:
+    def __init__(self, folder: Path, loader: Loader[list[Tensor]]) -> None:
         torch.manual_seed(0)
         self.path = folder / "checkpoint.pt"
         self.loader = loader

@@ -103,6 +103,7 @@ class CopyStream:
 
     def __init__(self, cuda: Cuda) -> None:
         self.cuda = cuda
+        self.ring = _Ring(cuda)
 
     def copy(self, value: Any) -> Copied:
         """Starts the copy of all tensors in a batch. Other objects stay what they are."""
@@ -145,17 +146,31 @@ class _Pinned:
         return end
 
 
+class _Ring:
+    """Pinned memory that reading threads take turns to use. It lasts as long as the loader: pinning takes milliseconds."""
+
+    def __init__(self, cuda: Cuda) -> None:
+        self._cuda = cuda
+        self._free: SimpleQueue[_Pinned] = SimpleQueue()
+        self.take, self.give_back = self._free.get, self._free.put
+        self._count = 0
+
+    def provide(self, count: int, reserve: int) -> None:
+        """Makes sure that there are at least so many."""
+        while self._count < count:
+            self.give_back(_Pinned(self._cuda, _FIRST_BYTES, reserve))
+            self._count += 1
+
+
 class DeviceMaker(Maker):
     """Makes tensors on a device of records that are not decoded: one read and one copy for each batch."""
 
-    def __init__(self, plan: Plan, form: Form, cuda: Cuda, threads: int) -> None:
-        self._plan, self._form, self._cuda = plan, form, cuda
+    def __init__(self, plan: Plan, form: Form, copies: CopyStream, threads: int) -> None:
+        self._plan, self._form, self._cuda, self._ring = plan, form, copies.cuda, copies.ring
         # Offsets of all records and of the end, at a multiple of 8 bytes.
         self._reserve = 8 * (plan.batch_size + 2)
-        self._free: SimpleQueue[_Pinned] = SimpleQueue()
         # While each thread reads into one, copies are made from the others.
-        for _ in range(threads + 2):
-            self._free.put(self._pinned(_FIRST_BYTES))
+        self._ring.provide(threads + 2, self._reserve)
 
     def _pinned(self, size: int) -> _Pinned:
         return _Pinned(self._cuda, size, self._reserve)
@@ -165,13 +180,13 @@ class DeviceMaker(Maker):
         super().run(tasks, lock, index)
 
     def make(self, number: int, piece: int, of: int) -> Any:
-        memory = self._free.get()
+        memory = self._ring.take()
         try:
             memory.wait()
             memory, offsets = read_into(self._plan.records, self._plan.positions(number), memory, self._pinned)
             return collated(lambda offsets: self._copy(memory, offsets), offsets, self._plan, number)
         finally:
-            self._free.put(memory)
+            self._ring.give_back(memory)
 
     def _copy(self, memory: _Pinned, offsets: array[int]) -> Any:
         count, size = len(offsets) - 1, offsets[-1]

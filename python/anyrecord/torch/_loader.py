@@ -200,6 +200,7 @@ class Loader(Generic[T]):
         self._processes = whole_number("processes", processes, 0, MOST_THREADS)
         self._context = self._checked_context(context)
         self._device = checked_device(device)
+        self._copies: CopyStream | None = None
         self._pin_memory = can_pin(pin_memory)
 
     def _checked_context(self, context: str | BaseContext | None) -> BaseContext | None:
@@ -236,10 +237,11 @@ class Loader(Generic[T]):
         records = self.sampler._ordered(self._records, share.epoch)
         plan = Plan(records, share, self.batch_size, self.drop_last)
         threads = self._num_threads()
-        copies = None if self._device is None else CopyStream(Cuda(self._device))
-        maker = self._maker(plan, threads, copies)
+        if self._copies is None and self._device is not None:
+            self._copies = CopyStream(Cuda(self._device))
+        maker = self._maker(plan, threads, self._copies)
         announce = plan.announce if records._is_remote else None
-        return Pipeline(maker, plan.count, threads, self._prefetch, announce, self._delivery(copies))
+        return Pipeline(maker, plan.count, threads, self._prefetch, announce, self._delivery(self._copies))
 
     def _maker(self, plan: Plan, threads: int, copies: CopyStream | None) -> Maker:
         form = self._collate
@@ -248,7 +250,7 @@ class Loader(Generic[T]):
             collate = collate_function(form)
             return ProcessMaker(plan, self._functions, collate, place, self._context, threads)
         if isinstance(form, str) and not self._functions:
-            return PackedMaker(plan, form, place) if copies is None else DeviceMaker(plan, form, copies.cuda, threads)
+            return PackedMaker(plan, form, place) if copies is None else DeviceMaker(plan, form, copies, threads)
         return ListMaker(plan, self._functions, collate_function(form), place)
 
     def _delivery(self, copies: CopyStream | None) -> Callable[[Any], Any] | None:
@@ -264,7 +266,7 @@ class Loader(Generic[T]):
             # Copies to a device need a thread with a stream of its own.
             return self._threads if self._device is None else max(1, self._threads)
         if not self._functions and not callable(self._collate):
-            return 2 if self._device is None else min(4, _available_cores())
+            return 2 if self._device is None else min(8, _available_cores())
         return min(16, _available_cores())
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
