@@ -74,7 +74,8 @@ def run(short: bool) -> list[Figure]:
 
 
 def shared_memory() -> set[str]:
-    return set(os.listdir(SHARED)) if SHARED.exists() else set()
+    """The names of what is there. Python itself removes semaphores of PyTorch's workers, when this process ends."""
+    return {name for name in os.listdir(SHARED) if not name.startswith("sem.")} if SHARED.exists() else set()
 
 
 @dataclass
