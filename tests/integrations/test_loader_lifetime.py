@@ -171,6 +171,7 @@ FAILURES: list[tuple[Callable[[bytes], Any], type[Exception], str]] = [
 FAILURES_OF_PROCESSES: list[tuple[Callable[[bytes], Any], type[Exception], str]] = [
     *FAILURES,
     (loading.not_pickled_at_100, RuntimeError, "NotPickled: 1 and 2"),
+    (loading.refused_at_100, ConnectionRefusedError, "by a server"),
 ]
 
 
@@ -281,9 +282,9 @@ def test_batches_of_processes_come_in_order_in_every_form(records: Records) -> N
         lists = loader(records, 8, decode=int, processes=2, shuffle=True, seed=1)
         assert numbers(lists) == loading.order(N)
         assert lists.state_dict() == loader_at_the_end(records)
-        joined = next(iter(loader(records[8:], 3, decode=loading.tensor, collate="jagged", processes=1)))
-        assert [row.tolist() for row in joined.unbind()] == [[8, 8, 8], [9], [10, 10]]
-        collated = list(loader(records, 64, decode=loading.pair, collate="tensors", processes=2))
+        joined = loader(records[8:11], 3, decode=loading.tensor, collate="jagged", processes=1)
+        assert [row.tolist() for batch in joined for row in batch.unbind()] == [[8, 8, 8], [9], [10, 10]]
+        collated = loader(records, 64, decode=loading.pair, collate="tensors", processes=2)
         assert [x for batch in collated for x in batch["number"].tolist()] == list(range(N))
         assert list(loader(records, 64, collate=len, processes=2)) == [64, 64, N - 128]
 
@@ -315,3 +316,64 @@ def test_processes_leave_damaged_records_out(tmp_path: Path) -> None:
     with pytest.warns(anyrecord.DamageWarning):
         got = numbers(loader(opened, 1, decode=int, processes=1))
     assert got == [i for i in range(N) if i != 99]
+
+
+def test_samples_arrive_from_processes_as_they_were_made(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    def check(samples: list[Any], ours: list[Any]) -> None:
+        assert len(samples) == len(ours)
+        for sample, own in zip(samples, ours, strict=True):
+            assert sample.keys() == own.keys()
+            for name, value in own.items():
+                got = sample[name]
+                assert type(got) is type(value), name
+                if isinstance(value, torch.Tensor):
+                    assert (got.dtype, got.shape, got.layout) == (value.dtype, value.shape, value.layout), name
+                    assert got.requires_grad == value.requires_grad
+                    assert torch.equal(got.detach(), value.detach()), name
+                    with torch.no_grad():
+                        got.zero_()  # it can be written to
+                else:
+                    assert (got.tolist() if name == "array" else got) == (value.tolist() if name == "array" else value)
+
+    few = records[:20]
+    ours = [loading.many_kinds(record) for record in few]
+    with nothing_left_behind():
+        batches = list(loader(few, 8, decode=loading.many_kinds, processes=2))
+        check([sample for batch in batches for sample in batch], ours)
+        batches.clear()
+        # As on systems without anonymous files.
+        monkeypatch.delattr("os.memfd_create")
+        batches = list(loader(few, 8, decode=loading.many_kinds, processes=2, context="fork"))
+        check([sample for batch in batches for sample in batch], ours)
+
+
+def test_processes_have_few_descriptors_however_many_tensors_they_send(records: Records) -> None:
+    import os
+
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    list(loader(records[:1], 1, decode=loading.tensor, processes=1))  # starts the fork server
+    before = opened()
+    batches = list(loader(records, 50, decode=loading.tensor, processes=2))
+    assert opened() - before < 10
+    assert [int(sample[0]) for batch in batches for sample in batch] == list(range(N))
+
+
+def test_large_jobs_and_large_answers_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Both directions of a connection hold less than one of these batches."""
+    n = 100_000
+    with anyrecord.create(tmp_path / "a.ffr", durable=False) as out:
+        out.write_many(b"%d" % i for i in range(n))
+    batches = loader(tmp_path / "a.ffr", n // 4, decode=bytes.decode, processes=1)
+    assert numbers(batches) == list(range(n))
+
+
+def test_each_process_has_random_numbers_of_its_own(records: Records) -> None:
+    """Also in the next epoch, whose processes are new ones."""
+    batches = loader(records[:8], 1, decode=loading.random_numbers, processes=4)
+    seen = [sample for _ in range(2) for batch in batches for sample in batch]
+    for numbers_of_one_kind in zip(*seen, strict=True):
+        assert len(set(numbers_of_one_kind)) == 16

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-import pickle
 import signal
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
-from multiprocessing.reduction import send_handle
 from typing import Any
 
 from anyrecord._records import Records
 from anyrecord.torch._filling import read_into
-from anyrecord.torch._worker import Job, work
+from anyrecord.torch._shared import Received, SharedMemory, can_share
+from anyrecord.torch._worker import Job, Work, work
 
 __all__ = ["Process"]
 
@@ -24,51 +21,36 @@ _FIRST_BYTES = 1 << 20
 _SECONDS_TO_END = 5.0
 
 
-class _SharedMemory:
-    """Memory that another process can map: an anonymous file, of which nothing is left when both have closed it."""
+class _Slot:
+    """The memory of one job: room for records, and after them for where they begin."""
 
-    def __init__(self, size: int) -> None:
-        self.descriptor: int | None = os.memfd_create("anyrecord-loader", os.MFD_CLOEXEC)
-        try:
-            os.truncate(self.descriptor, size)
-            self.buffer = mmap.mmap(self.descriptor, size)
-        except BaseException:
-            self._close_descriptor()
-            raise
+    def __init__(self, size: int, records: int) -> None:
+        self.shared = SharedMemory(size + 8 * (records + 2))
+        self.buffer = self.shared.memory[:size]
 
-    def send(self, connection: Any, pid: int) -> None:
-        assert self.descriptor is not None
-        send_handle(connection, self.descriptor, pid)
-        self._close_descriptor()
-
-    def _close_descriptor(self) -> None:
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-            self.descriptor = None
+    def write(self, offsets: array[int]) -> int:
+        """Writes where the records begin behind them. Returns the place of these numbers."""
+        at = -(-offsets[-1] // 8) * 8
+        self.shared.memory[at : at + 8 * len(offsets)] = memoryview(offsets).cast("B")
+        return at
 
     def close(self) -> None:
-        self._close_descriptor()
-        with suppress(BufferError):  # the traceback of an error may still refer to a view; it is freed with that
-            self.buffer.close()
+        with suppress(BufferError):  # the traceback of an error may still refer to a view
+            self.buffer.release()
+        self.shared.close()
 
 
 class Process:
     """One worker process. One thread of the parent uses it; `interrupt` is for another thread."""
 
-    def __init__(
-        self,
-        context: BaseContext,
-        jobs: int,
-        functions: Sequence[Callable[[Any], Any]],
-        collate: Callable[[list[Any]], Any] | None,
-    ) -> None:
+    def __init__(self, context: BaseContext, todo: Work, jobs: int, most_records: int) -> None:
         self.is_ending = self._is_waiting = False
-        self._memory: list[_SharedMemory | None] = [None] * jobs
-        self._slot = 0
+        self._slots: list[_Slot | None] = [None] * jobs
+        self._next, self._most_records = 0, most_records
         self._connection, theirs = context.Pipe()
         try:
             self._process: Any = context.Process(  # type: ignore[attr-defined]  # all contexts have it
-                target=work, args=(theirs, functions, collate), name="anyrecord-loader", daemon=True
+                target=work, args=(theirs, todo), name="anyrecord-loader", daemon=True
             )
             self._process.start()
         except BaseException:
@@ -79,44 +61,40 @@ class Process:
 
     def read(self, records: Records, positions: Sequence[int]) -> array[int]:
         """Reads a batch into the memory of the next job. Returns where each record begins, and the end."""
-        memory = self._memory[self._slot] or self._allocate(_FIRST_BYTES)
-        return read_into(records, positions, memory, self._allocate)[1]
+        slot = self._slots[self._next] or self._allocate(_FIRST_BYTES)
+        return read_into(records, positions, slot, self._allocate)[1]
 
-    def _allocate(self, size: int) -> _SharedMemory:
-        old = self._memory[self._slot]
+    def _allocate(self, size: int) -> _Slot:
+        old = self._slots[self._next]
         if old is not None:
             old.close()
-        new = self._memory[self._slot] = _SharedMemory(size)
+        new = self._slots[self._next] = _Slot(size, self._most_records)
         return new
 
     def send(self, offsets: array[int]) -> None:
         """Hands the batch that was read last to the process."""
-        memory = self._memory[self._slot]
-        assert memory is not None
-        is_new = memory.descriptor is not None
-        self._connection.send(Job(self._slot, len(memory.buffer) if is_new else None, offsets.tobytes()))
-        if is_new:
-            memory.send(self._connection, self._process.pid)
-        self._slot = (self._slot + 1) % len(self._memory)
+        slot = self._slots[self._next]
+        assert slot is not None
+        at, count, shared = slot.write(offsets), len(offsets) - 1, slot.shared
+        if not can_share():
+            self._connection.send(Job(None, None, at, count))
+            self._connection.send_bytes(shared.memory[: at + 8 * len(offsets)])
+        elif shared.is_sent:
+            self._connection.send(Job(self._next, None, at, count))
+        else:
+            self._connection.send(Job(self._next, len(shared.memory), at, count))
+            shared.send(self._connection, self._process.pid)
+        self._next = (self._next + 1) % len(self._slots)
 
-    def receive(self) -> bytes:
-        """The answer to the oldest job. Raises EOFError if the process has ended."""
+    def receive(self) -> Received:
+        """The answer to the oldest job. Raises EOFError or ConnectionError if the process has ended."""
         self._is_waiting = True
         try:
             if self.is_ending or self._connection not in wait([self._connection, self._process.sentinel]):
                 raise EOFError
-            return self._connection.recv_bytes()
+            return Received(self._connection)
         finally:
             self._is_waiting = False
-
-    def load(self, message: bytes) -> Any:
-        """The value in an answer. The process must be alive, because it holds the shared memory of tensors."""
-        try:
-            return pickle.loads(message)
-        except Exception as error:
-            if self._process.is_alive():
-                raise
-            raise EOFError from error
 
     def death(self) -> RuntimeError:
         """The error that says how the process ended."""
@@ -147,6 +125,6 @@ class Process:
             self._process.kill()
             self._process.join()
         self._process.close()
-        for memory in self._memory:
-            if memory is not None:
-                memory.close()
+        for slot in self._slots:
+            if slot is not None:
+                slot.close()

@@ -262,6 +262,8 @@ class Pipeline:
     def _make_here(self) -> Any:
         if self._next == self._count:
             return END
+        if self._before_order is not None:
+            self._before_order(self._next)
         value = self._maker.finish(self._next, [self._maker.make(self._next, 0, 1)])
         self._next += 1
         return value if self._deliver is None or value is NOTHING else self._deliver(value)

@@ -12,17 +12,23 @@ from multiprocessing.context import BaseContext
 from queue import Empty
 from typing import Any
 
+import torch
+
 from anyrecord._calls import add_note
 from anyrecord._mapped import MappedRecords
 from anyrecord.torch._making import Place, Plan
 from anyrecord.torch._parent import Process
 from anyrecord.torch._pipeline import NOTHING, Maker, Ordered, Tasks
-from anyrecord.torch._worker import Failed
+from anyrecord.torch._shared import can_share
+from anyrecord.torch._worker import Failed, Work
 
 __all__ = ["ProcessMaker", "check_picklable", "start_context"]
 
 _JOBS = 2
-"""How many batches a process has at once: it works on one, and the next one is ready for it."""
+"""How many batches a process has at once: it works on one, and the next one is ready for it.
+
+If batches go through the connection, it has one: it could not read the next one while it sends an answer.
+"""
 
 
 def start_context(context: str | BaseContext | None) -> BaseContext:
@@ -81,10 +87,13 @@ class ProcessMaker(Maker):
     ) -> None:
         self._plan, self._functions, self._place = plan, functions, place
         self._processes: list[Process] = []
+        self._jobs = _JOBS if can_share() else 1
         _preload(context)
+        seed = int(torch.empty((), dtype=torch.int64).random_())  # as `DataLoader` does it
         try:
-            for _ in range(min(processes, plan.count)):
-                self._processes.append(Process(context, _JOBS, functions, collate))
+            for i in range(min(processes, plan.count)):
+                work = Work(functions, collate, (seed + i) % 2**63)
+                self._processes.append(Process(context, work, self._jobs, plan.batch_size))
         except BaseException:
             self.close()
             raise
@@ -96,7 +105,7 @@ class ProcessMaker(Maker):
         try:
             while True:
                 try:
-                    if len(sent) < _JOBS:
+                    if len(sent) < self._jobs:
                         task = tasks.take(not sent)
                         if task is None:
                             return
@@ -126,24 +135,23 @@ class ProcessMaker(Maker):
         process.send(offsets)
 
     def _receive(self, process: Process, ordered: Ordered, positions: Sequence[int]) -> None:
-        message = process.receive()
+        received = process.receive()
         try:
-            answer = process.load(message)
+            answer = received.load()
             if type(answer) is not Failed:
                 ordered.measure(answer)
                 ordered.deliver(answer if self._place is None else self._place(answer))
                 return
-            answer.error.__cause__ = _RemoteTraceback(answer.traceback)
-            if answer.record is None:
-                add_note(answer.error, f"in collate on {self._plan.describe(ordered.number)}")
-            else:
-                mapped: MappedRecords[Any] = MappedRecords(self._plan.records, *self._functions)
-                mapped._noted_among(answer.error, positions, answer.record)
-            ordered.fail(answer.error)
-        except EOFError:
-            raise
         except BaseException as error:
             ordered.fail(error)
+            return
+        answer.error.__cause__ = _RemoteTraceback(answer.traceback)
+        if answer.record is None:
+            add_note(answer.error, f"in collate on {self._plan.describe(ordered.number)}")
+        else:
+            mapped: MappedRecords[Any] = MappedRecords(self._plan.records, *self._functions)
+            mapped._noted_among(answer.error, positions, answer.record)
+        ordered.fail(answer.error)
 
     def interrupt(self) -> None:
         for process in self._processes:

@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
-import itertools
-import mmap
 import os
 import pickle
+import random
 import signal
+import sys
 import traceback
-from array import array
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler, recv_handle
 from typing import Any, NamedTuple
 
 import torch
 
 from anyrecord._calls import stop_iteration_error
+from anyrecord.torch._shared import Answer, receive_memory
 
-__all__ = ["Failed", "Job", "work"]
+__all__ = ["Failed", "Job", "Work", "work"]
+
+
+class Work(NamedTuple):
+    """What a worker does."""
+
+    decode: Sequence[Callable[[Any], Any]]
+    collate: Callable[[list[Any]], Any] | None
+    seed: int
+    """Other than those of the other workers, so that random augmentations differ."""
 
 
 class Job(NamedTuple):
-    """A batch to decode, as the parent describes it."""
+    """A batch to decode, as the parent describes it. It is small, so that sending it never waits for the worker."""
 
-    slot: int
-    """The piece of shared memory that holds the records."""
+    slot: int | None
+    """The shared memory that holds the records. None if its contents follow in a message."""
     new_size: int | None
-    """The size of the shared memory, if it is new. Its descriptor follows in a message of its own."""
-    offsets: bytes
-    """Where each record begins in the memory, and the end."""
+    """The size of the shared memory if it is new. Its descriptor follows."""
+    offsets_at: int
+    """Where in the memory the offsets begin. They say where each record begins, and the end."""
+    num_records: int
 
 
 class Failed(NamedTuple):
@@ -41,53 +51,51 @@ class Failed(NamedTuple):
     """Which record of the batch `decode` was called with, or None for an error of `collate`."""
 
 
-def work(
-    connection: Connection, decode: Sequence[Callable[[Any], Any]], collate: Callable[[list[Any]], Any] | None
-) -> None:
+def work(connection: Connection, todo: Work) -> None:
     """Answers jobs until the parent ends the connection."""
     # Ctrl-C reaches all processes of a terminal. The parent decides what happens then, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     torch.set_num_threads(1)  # the other cores have workers of their own
+    _seed(todo.seed)
+    parent = os.getppid()
     memory: dict[int, memoryview] = {}
     try:
         while (job := connection.recv()) is not None:
-            if job.new_size is not None:
-                memory[job.slot] = _map(recv_handle(connection), job.new_size)
-            answer = _answer(memory[job.slot], job.offsets, decode, collate)
-            connection.send_bytes(answer)
-            del answer
+            if job.slot is None:
+                records = memoryview(connection.recv_bytes())
+            else:
+                if job.new_size is not None:
+                    memory[job.slot] = receive_memory(connection, job.new_size)
+                records = memory[job.slot]
+            answer = _answer(records, job, todo)
+            answer.send(connection, parent)
+            del answer, records  # not kept while this process waits
     except (EOFError, ConnectionError):
         return  # the parent has ended
 
 
-def _map(descriptor: int, size: int) -> memoryview:
-    try:
-        return memoryview(mmap.mmap(descriptor, size))
-    finally:
-        os.close(descriptor)
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
 
 
-def _answer(
-    memory: memoryview,
-    offsets: bytes,
-    decode: Sequence[Callable[[Any], Any]],
-    collate: Callable[[list[Any]], Any] | None,
-) -> memoryview:
-    """The batch or the error, as a message."""
+def _answer(records: memoryview, job: Job, todo: Work) -> Answer:
     samples: list[Any] = []
     is_decoded = False
     try:
-        places = array("q", offsets)
-        for begin, end in itertools.pairwise(places):
-            value: Any = bytes(memory[begin:end])
-            for function in decode:
+        offsets = records[job.offsets_at : job.offsets_at + 8 * (job.num_records + 1)].cast("q")
+        for begin, end in pairwise(offsets):
+            value: Any = bytes(records[begin:end])
+            for function in todo.decode:
                 value = function(value)
             samples.append(value)
         is_decoded = True
-        return ForkingPickler.dumps(samples if collate is None else collate(samples))
+        return Answer(samples if todo.collate is None else todo.collate(samples))
     except Exception as error:
-        return ForkingPickler.dumps(_failed(error, None if is_decoded else len(samples)))
+        return Answer(_failed(error, None if is_decoded else len(samples)))
 
 
 def _failed(error: Exception, record: int | None) -> Failed:
