@@ -16,7 +16,7 @@ CHECKS: dict[str, str] = {
     "leaks": "opens, failed opens, writers and iterators that are dropped: nothing is left of them",
     "kills": "a process is killed at each call that changes files",
     "upload_kills": "a process is killed at random moments of an upload to an object store",
-    "loader_kills": "a PyTorch training job is killed at random moments and goes on with other numbers of ranks and workers",
+    "loader_kills": "a PyTorch job is killed at random moments and goes on with other numbers of ranks",
     "faults": "each call that changes files fails",
     "cache": "processes share a local cache half the size of the data, and are killed",
     "salvage": "damaged and cut files give exactly their whole records",

@@ -1,6 +1,7 @@
-"""A training job is killed at random moments and goes on with other numbers of ranks, threads, processes and records in a batch.
+"""A training job is killed at random moments and goes on with other numbers of ranks, threads and processes.
 
-With `tail="uneven"`, each epoch has each record exactly once. Nothing is left of a killed job: no process, no shared memory.
+The batch size changes, too. With `tail="uneven"`, each epoch has each record exactly once. Nothing is left of a killed
+job: no process, no shared memory.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def train(
     to_the_end: bool,
     tell: Connection | None,
 ) -> None:
-    """One rank of the job. Writes a checkpoint after each step: where the data is, and the records of each epoch so far."""
+    """One rank of the job. Writes a checkpoint after each step: the loader's state, and the records of each epoch."""
     import torch
     import torch.distributed as dist
 

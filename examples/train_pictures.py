@@ -1,7 +1,7 @@
-"""Trains a small network on pictures with PyTorch. The job is killed in mid-epoch and goes on with other numbers of ranks.
+"""Trains a small network on pictures with PyTorch. The job is killed in mid-epoch and goes on with other ranks.
 
     python examples/train_pictures.py                                     # the whole story, in about a minute
-    python examples/train_pictures.py train FOLDER                        # one job; it goes on from FOLDER/checkpoint.pt
+    python examples/train_pictures.py train FOLDER                        # one job, from its checkpoint if it has one
     torchrun --nproc-per-node 2 examples/train_pictures.py train FOLDER   # the same job on two ranks
 
 In each step all ranks together take the same 64 pictures, however many ranks there are. So the losses are the same as

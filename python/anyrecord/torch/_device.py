@@ -147,7 +147,7 @@ class _Pinned:
 
 
 class _Ring:
-    """Pinned memory that reading threads take turns to use. It lasts as long as the loader: pinning takes milliseconds."""
+    """Pinned memory that reading threads take turns to use. It lasts as long as the loader: pinning is slow."""
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda

@@ -266,7 +266,7 @@ class Loader(Generic[T]):
             # Copies to a device need a thread with a stream of its own.
             return self._threads if self._device is None else max(1, self._threads)
         if not self._functions and not callable(self._collate):
-            return 2 if self._device is None else min(8, _available_cores())
+            return 2 if self._device is None else min(4, _available_cores())
         return min(16, _available_cores())
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
