@@ -33,6 +33,8 @@ SHORT_KILLS = 3
 MOST_STEPS = 14
 """A job is killed after at most so many steps."""
 SHARED = Path("/dev/shm")
+MARK = f"ANYRECORD_CHECK={os.getpid()}.{time.time_ns()}"
+"""A variable in the environment of all processes that descend from this one."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class Killed:
             with anyrecord.create(paths[-1]) as out:
                 out.write_many(b"%08d%s" % (i, b"." * (i % 900)) for i in range(half, RECORDS, 2))
         # Processes are forked from one that has loaded PyTorch, which takes longer than a life.
+        os.environ.update([MARK.split("=")])
         context: Any = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch", "torch.distributed", "anyrecord.torch", "checks.loader_kills"])
         chance = random.Random(11)
@@ -105,7 +108,7 @@ class Killed:
             self._live(context, folder, paths, Life.any(chance), chance)
         if not self.wrong:
             self._live(context, folder, paths, Life(2, 40, "Loader", 2, 0), None)
-        self._look(context)
+        self._look()
         self._count(json.loads((folder / "checkpoint.json").read_text())["epochs"])
 
     def _live(self, context: Any, folder: Path, paths: list[str], life: Life, chance: random.Random | None) -> None:
@@ -140,13 +143,13 @@ class Killed:
                 self.wrong.append(f"a rank of {life} ended with {rank.exitcode}")
         heard.close()
 
-    def _look(self, context: Any) -> None:
+    def _look(self) -> None:
         """Decoding processes hear that their rank is gone, and end."""
         server = multiprocessing.forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
         until = time.monotonic() + LIMIT_SECONDS
-        while (left := children_of(server)) and time.monotonic() < until:
+        while (left := marked_processes() - {server}) and time.monotonic() < until:
             time.sleep(0.05)
-        self.left += [f"process {pid} of a killed job still runs" for pid in left]
+        self.left += [f"process {pid} of a killed job still runs" for pid in sorted(left)]
 
     def _count(self, epochs: dict[str, list[int]]) -> None:
         for epoch, numbers in epochs.items():
@@ -160,10 +163,16 @@ class Killed:
                 )
 
 
-def children_of(pid: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += map(int, (task / "children").read_text().split())
+def marked_processes() -> set[int]:
+    """All processes that descend from this one, except the one that keeps account of semaphores."""
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_marked = MARK.encode() in (folder / "environ").read_bytes()
+            if is_marked and b"resource_tracker" not in (folder / "cmdline").read_bytes():
+                found.add(int(folder.name))
+        except OSError:  # it has ended, or is not ours
+            continue
     return found
 
 
@@ -220,7 +229,8 @@ def loader_of(life: Life, records: anyrecord.Records) -> Any:
 
     order: dict[str, Any] = {"shuffle": True, "seed": 5, "tail": "uneven"}
     if life.loader == "Loader":
-        return Loader(records, life.batch, decode=number_of, threads=life.threads, processes=life.processes, **order)
+        how = {"processes": life.processes} if life.processes else {"threads": life.threads}
+        return Loader(records, life.batch, decode=number_of, **how, **order)
     mapped: Iterable[int] = records.map(number_of)
     sampler = ElasticSampler(mapped, **order)  # type: ignore[arg-type]  # it has a length
     plain: Any = DataLoader(
@@ -229,6 +239,5 @@ def loader_of(life: Life, records: anyrecord.Records) -> Any:
         sampler=sampler,
         num_workers=life.processes,
         collate_fn=list,
-        multiprocessing_context="forkserver" if life.processes else None,
     )
     return ElasticLoader(plain)
