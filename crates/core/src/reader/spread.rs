@@ -54,8 +54,8 @@ impl Reader {
     ) -> Result<()> {
         let pool = self.pool_for(cost, items.len());
         let busy = pool.map(|_| Busy::begin());
-        let calls = busy.as_ref().map_or(1, |busy| busy.calls());
-        let helpers = helpers_for(cost, items.len(), self.decoders(), calls);
+        let helpers =
+            busy.as_ref().map_or(0, |busy| helpers_for(cost, items.len(), self.decoders(), busy.calls()));
         let Some(pool) = pool.filter(|_| helpers > 0) else {
             let most =
                 (items.len() as u64 * LISTEN_COST / cost.max(1)).clamp(1, LISTEN_ITEMS as u64) as usize;
