@@ -300,7 +300,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"threads": -1}, ValueError, "threads=-1 is not valid"),
     ({"prefetch": 0}, ValueError, "prefetch=0 is not valid"),
     ({"processes": -1}, ValueError, "processes=-1 is not valid"),
-    ({"decode": "int"}, TypeError, "map needs a function, not str"),
+    ({"decode": "int"}, TypeError, "decode= takes a function, not str"),
     ({"collate": "tensor"}, ValueError, "collate='tensor' is not valid: it must be 'tensors', 'packed', 'jagged'"),
     ({"collate": 7}, TypeError, "collate= takes 'tensors', 'packed', 'jagged' or a function, not int"),
     ({"collate": "packed", "decode": int}, ValueError, "cannot be used with decode="),

@@ -142,6 +142,7 @@ def test_records_are_copied_from_pinned_memory_that_is_used_again(
     assert got == list(records)
     assert device.recorded == -(-N // 7), "one block for each batch, recorded for the consumer's stream"
     assert len(device.pinned_sizes) < N // 7, "not one for each batch"
+    assert device.streams
     assert all("anyrecord-loader" in name for name in device.streams), "never the consumer's own stream"
 
 

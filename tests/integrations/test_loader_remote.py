@@ -42,3 +42,17 @@ def test_records_next_to_each_other_are_not_fetched_one_by_one() -> None:
         before = records.stats().requests
         assert [record for batch in Loader(records, 50) for record in batch] == contents
         assert records.stats().requests - before < len(contents) / 20
+
+
+def test_batches_ahead_are_fetched_at_the_same_time() -> None:
+    """Without reading ahead, each batch would wait for its own request."""
+    from anyrecord.torch import Loader
+
+    contents = [b"%d" % i * 1000 for i in range(300)]
+    with Played({"a.ffr": bytes_of("ffrecord", contents)}, gate=True) as server:
+        records = anyrecord.open(server.url("a.ffr"), storage=server.storage)
+        for threads in (0, 1):
+            before = server.waves
+            batches = Loader(records, 1, shuffle=True, seed=threads, threads=threads, prefetch=1)
+            assert sorted(numbers(batches)) == sorted(int(record) for record in contents)
+            assert server.waves - before < len(contents) / 4

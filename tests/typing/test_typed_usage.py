@@ -215,3 +215,18 @@ def test_what_a_type_checker_must_refuse(records: Records) -> None:
         anyrecord.open("a.ffr", table="tape")  # type: ignore[arg-type]
     with pytest.raises(TypeError), anyrecord.create("t.ffr") as out:
         out.write("text")  # type: ignore[arg-type]
+
+
+@pytest.mark.framework
+def test_loaders(records: Records) -> None:
+    from anyrecord.torch import Dataset, Loader, PackedTensors
+
+    assert_type(Loader(records, 2), Loader[list[bytes]])
+    assert_type(Loader("a.ffr", 2, shuffle=True, seed=1), Loader[list[bytes]])
+    assert_type(Loader(records, 2, decode=int, threads=0), Loader[list[int]])
+    assert_type(Loader(records.map(int), 2), Loader[list[int]])
+    assert_type(Loader(records, 2, collate="packed"), Loader[PackedTensors])
+    assert_type(Loader(records, 2, decode=int, collate=sum), Loader[int])
+    assert_type(Dataset("a.ffr", decode=int), Dataset[int])
+    for batch in Loader(records, 2, decode=int):
+        assert_type(batch, list[int])

@@ -19,6 +19,7 @@ from anyrecord.torch._making import ListMaker, PackedMaker, Plan
 from anyrecord.torch._packed import PackedTensors
 from anyrecord.torch._pipeline import END, NOTHING, Maker, Pipeline
 from anyrecord.torch._processes import ProcessMaker, check_picklable, start_context
+from anyrecord.torch._reading import checked_decode
 from anyrecord.torch._sampler import ElasticSampler
 
 __all__ = ["Loader", "LoaderIterator"]
@@ -183,7 +184,7 @@ class Loader(Generic[T]):
             records if isinstance(records, Records | MappedRecords) else open_records(records)
         )
         if decode is not None:
-            source = source.map(decode)  # checks that it is a function
+            source = source.map(checked_decode(decode))
         self._functions: tuple[Callable[[Any], Any], ...] = ()
         if isinstance(source, MappedRecords):
             self._functions = source._functions

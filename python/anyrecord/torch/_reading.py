@@ -14,11 +14,18 @@ from anyrecord._records import open as open_records
 from anyrecord.torch._filling import read_into
 from anyrecord.torch._packed import PackedTensors
 
-__all__ = ["PackedReader", "Part", "open_part", "read_each"]
+__all__ = ["PackedReader", "Part", "checked_decode", "open_part", "read_each"]
 
 Part: TypeAlias = "Records | MappedRecords[Any]"
 
 _FIRST_BYTES = 1 << 20
+
+
+def checked_decode(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function, or TypeError if it is not one."""
+    if not callable(decode):
+        raise TypeError(f"decode= takes a function, not {type(decode).__name__}")
+    return decode
 
 
 def open_part(source: Part | Openable, decode: Callable[[bytes], Any] | None, packed: bool, options: Any) -> Part:
@@ -30,7 +37,7 @@ def open_part(source: Part | Openable, decode: Callable[[bytes], Any] | None, pa
     else:
         records = open_records(source, **options)
     if decode is not None:
-        records = records.map(decode)
+        records = records.map(checked_decode(decode))
     if packed and isinstance(records, MappedRecords):
         raise ValueError("packed=True delivers records as they are stored; it cannot be used with decode=")
     return records
