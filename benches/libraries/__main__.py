@@ -1,6 +1,8 @@
 """Writes a data set, or reads all of it, with one library. It prints its answer as a line of JSON.
 
-python -m benches.loaders LIBRARY write|read JOB
+python -m benches.libraries LIBRARY write|read|count JOB
+
+`read` checks every sample. `count` only counts samples, so that nothing but the library takes time.
 """
 
 from __future__ import annotations
@@ -10,25 +12,34 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
-from benches.loaders.job import Job
+from benches.libraries.job import Job
 
 
 def main() -> None:
     library, task, text = sys.argv[1:]
     job = Job(**json.loads(text))
-    module: Any = importlib.import_module(f"benches.loaders.{library}")
+    module: Any = importlib.import_module(f"benches.libraries.{library}")
     answer: dict[str, Any] = {"version": module.version()}
     if task == "write":
         module.write(job)
     else:
         read = module.reader(job)
         cpu, begin = processor_seconds(), time.perf_counter()
-        answer |= job.check(read())
+        batches = first_timed(read(), begin, answer)
+        answer |= job.check(batches) if task == "read" else {"samples": sum(map(job.samples_in, batches))}
         answer["seconds"] = time.perf_counter() - begin
         answer["cpu"] = processor_seconds() - cpu
     print(json.dumps(answer))
+
+
+def first_timed(batches: Iterator[Any], begin: float, answer: dict[str, Any]) -> Iterator[Any]:
+    """Passes batches on, and notes when the first one came."""
+    for batch in batches:
+        answer.setdefault("first", time.perf_counter() - begin)
+        yield batch
 
 
 def processor_seconds() -> float:
