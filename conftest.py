@@ -16,7 +16,7 @@ GOLDEN = ROOT / "tests" / "golden"
 
 NEED_FRAMEWORKS = (
     ROOT / "python" / "anyrecord" / "compat" / "ffrecord" / "torch",
-    ROOT / "python" / "anyrecord" / "torch.py",
+    ROOT / "python" / "anyrecord" / "torch",
     ROOT / "tests" / "compat" / "ffrecord" / "framework",
     ROOT / "tests" / "interop",
 )

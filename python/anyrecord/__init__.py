@@ -25,8 +25,10 @@ from anyrecord._index import build_index
 from anyrecord._iteration import Batches, BatchIterator, MappedIterator
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits
+from anyrecord._packed import Packed
 from anyrecord._packing import pack
-from anyrecord._records import Location, Records, Skipped, open
+from anyrecord._places import Location, Skipped
+from anyrecord._records import Records, open
 from anyrecord._recover import Recovered, recover
 from anyrecord._salvage import Salvaged, salvage
 from anyrecord._stats import Stats
@@ -60,6 +62,7 @@ __all__ = [
     "Location",
     "MappedIterator",
     "MappedRecords",
+    "Packed",
     "Permutation",
     "PublishError",
     "RecordError",

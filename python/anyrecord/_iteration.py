@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, SupportsIndex, TypeVar
 
 from anyrecord._calls import stop_iteration_error
 from anyrecord._numbers import shown, state_numbers, whole_number
@@ -16,15 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["BatchIterator", "Batches", "MappedIterator"]
 
 T = TypeVar("T")
-
-
-class _Sequence(Protocol[T]):
-    """What can be iterated over in batches: `Records` and `MappedRecords`."""
-
-    def __len__(self) -> int: ...
-    def __getitems__(self, indices: range) -> list[T]: ...
-    @property
-    def _fingerprint(self) -> int: ...
+B = TypeVar("B")
+"""A batch: a list of records or of results, or a `Packed`."""
 
 
 def position_of(state: Mapping[str, int], length: int, fingerprint: int) -> int:
@@ -87,8 +80,8 @@ class MappedIterator(Iterator[T], Generic[T]):
         self._records.load_state_dict(state)
 
 
-class Batches(Generic[T]):
-    """Lists of records, as `batches` returns them. It has a length, and you can iterate over it any number of times.
+class Batches(Generic[B]):
+    """Batches of records, as `batches` returns them. It has a length, and you can iterate over it any number of times.
 
     >>> import anyrecord
     >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
@@ -99,11 +92,16 @@ class Batches(Generic[T]):
     """
 
     def __init__(
-        self, records: _Sequence[T], size: SupportsIndex, drop_last: bool, resume: Mapping[str, int] | None
+        self,
+        records: Records | MappedRecords[Any],
+        size: SupportsIndex,
+        drop_last: bool,
+        resume: Mapping[str, int] | None,
+        packed: bool = False,
     ) -> None:
         self._records = records
         self._size = whole_number("size", size, 1, None)
-        self._drop_last = bool(drop_last)
+        self._drop_last, self._packed = bool(drop_last), bool(packed)
         self._start = 0 if resume is None else position_of(resume, len(records), records._fingerprint)
 
     def __len__(self) -> int:
@@ -111,18 +109,21 @@ class Batches(Generic[T]):
         left = len(self._records) - self._start
         return left // self._size if self._drop_last else -(-left // self._size)
 
-    def __iter__(self) -> BatchIterator[T]:
-        return BatchIterator(self._records, self._size, self._drop_last, self._start)
+    def __iter__(self) -> BatchIterator[B]:
+        return BatchIterator(self._records, self._size, self._drop_last, self._start, self._packed)
 
     def __repr__(self) -> str:
-        return f"<anyrecord.Batches: {len(self)} of {self._size} from {self._records!r}>"
+        packed = ", packed," if self._packed else ""
+        return f"<anyrecord.Batches: {len(self)} of {self._size}{packed} from {self._records!r}>"
 
 
-class BatchIterator(Iterator[list[T]], Generic[T]):
+class BatchIterator(Iterator[B], Generic[B]):
     """Iterates over `Batches`. Its state counts records, so you can resume with another batch size."""
 
-    def __init__(self, records: _Sequence[T], size: int, drop_last: bool, position: int) -> None:
-        self._records, self._size, self._drop_last = records, size, drop_last
+    def __init__(
+        self, records: Records | MappedRecords[Any], size: int, drop_last: bool, position: int, packed: bool = False
+    ) -> None:
+        self._records, self._size, self._drop_last, self._packed = records, size, drop_last, packed
         self._length = len(records)
         self._fingerprint: int | None = None
         self._is_remote = getattr(getattr(records, "_records", records), "_is_remote", False)
@@ -134,18 +135,20 @@ class BatchIterator(Iterator[list[T]], Generic[T]):
         self._ahead: Any = None
         self._end = position + (rest // self._size * self._size if self._drop_last else rest)
 
-    def __next__(self) -> list[T]:
+    def __next__(self) -> B:
+        records: Any = self._records
+        read = records.read_packed if self._packed else records.__getitems__
         while self._position < self._end:
             end = min(self._position + self._size, self._end)
             if self._is_remote:
                 self._announce()
             try:
-                batch = self._records.__getitems__(range(self._position, end))
+                batch = read(range(self._position, end))
             except StopIteration as error:
                 raise stop_iteration_error(error) from error
             self._position = end  # set after the read: a batch that could not be read is not skipped
-            if batch:  # all records of the batch may be damaged and left out
-                return batch
+            if batch.num_records if self._packed else batch:  # all records may be damaged and left out
+                return batch  # type: ignore[no-any-return]
         raise StopIteration
 
     def _announce(self) -> None:

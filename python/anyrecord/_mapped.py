@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import index
-from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, SupportsIndex, TypeVar, overload
 
 from anyrecord._calls import add_note, stop_iteration_error
 from anyrecord._iteration import Batches, MappedIterator, index_of
@@ -131,9 +131,16 @@ class MappedRecords(Sequence[T], Generic[T]):
         return MappedIterator(self._records.resume(state), self)
 
     def batches(
-        self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
-    ) -> Batches[T]:
-        """Returns lists of `size` results each, in order; see `Records.batches`."""
+        self,
+        size: SupportsIndex,
+        *,
+        drop_last: bool = False,
+        resume: Mapping[str, int] | None = None,
+        packed: Literal[False] = False,
+    ) -> Batches[list[T]]:
+        """Returns lists of `size` results each, in order; see `Records.batches`. Results cannot be packed."""
+        if packed:
+            raise TypeError("the results of a function cannot be packed; call batches(..., packed=True) before map")
         return Batches(self, size, drop_last, resume)
 
     def shuffle(

@@ -7,51 +7,30 @@ import os
 import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, Literal, NamedTuple, Self, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, SupportsIndex, TypeAlias, TypeVar, overload
 
 from anyrecord import _core
 from anyrecord._calls import add_note
-from anyrecord._dataclasses import dataclass
 from anyrecord._iteration import Batches, index_of, position_of
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord._options import Limits, OnError, OpenOptions, mark_worker_process, open_options
+from anyrecord._packed import Packed
 from anyrecord._paths import expand
+from anyrecord._places import Location, Skipped
 from anyrecord._publishing import retry_until_consistent
 from anyrecord._stats import Stats
 from anyrecord._stores import Storage
 from anyrecord.errors import ClosedError, FormatError
 
-__all__ = ["Location", "Records", "Skipped", "open"]
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["Records", "open"]
 
 T = TypeVar("T")
 Openable: TypeAlias = StrPath | Iterable[StrPath] | BinaryIO | bytes | bytearray | memoryview
-
-
-class Location(NamedTuple):
-    """The place where a record is stored."""
-
-    path: str
-    """The file."""
-    chunk: int
-    """The chunk's number in the file."""
-    row: int
-    """The record's number in the chunk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A damaged record that was left out or replaced, because the records were opened with `on_error=`."""
-
-    path: str
-    """The file."""
-    record: int
-    """The record's number in the file."""
-    index: int
-    """The record's number in what was opened. Of records opened together or concatenated, it counts all files."""
-    error: str
-    """What is wrong, as the exception says it."""
 
 
 def open(
@@ -217,18 +196,43 @@ class Records(_core.Records, Sequence[bytes]):
 
     # `records[i]`, `len`, iteration, `__getitems__` and `_getitems` are in the extension type.
 
+    @overload
     def batches(
-        self, size: SupportsIndex, *, drop_last: bool = False, resume: Mapping[str, int] | None = None
-    ) -> Batches[bytes]:
+        self,
+        size: SupportsIndex,
+        *,
+        drop_last: bool = False,
+        resume: Mapping[str, int] | None = None,
+        packed: Literal[False] = False,
+    ) -> Batches[list[bytes]]: ...
+    @overload
+    def batches(
+        self,
+        size: SupportsIndex,
+        *,
+        drop_last: bool = False,
+        resume: Mapping[str, int] | None = None,
+        packed: Literal[True],
+    ) -> Batches[Packed]: ...
+    def batches(
+        self,
+        size: SupportsIndex,
+        *,
+        drop_last: bool = False,
+        resume: Mapping[str, int] | None = None,
+        packed: bool = False,
+    ) -> Batches[Any]:
         """Returns lists of `size` records each, in order. The last one can be shorter; `drop_last=True` leaves it out.
 
+        With `packed=True`, each batch is a `Packed` instead of a list; see `read_packed`.
+
         The result has a length, and you can iterate over it again. Its iterators have a `state_dict()`. Pass such a
-        state as `resume=` to continue from it. The batch size can be another one then.
+        state as `resume=` to continue from it. The batch size and `packed` can be others then.
 
         With `on_error="skip"`, damaged records are left out of their batch, which is shorter then. A batch of which no
         record is left is not delivered, so there can be fewer batches than `len` says.
         """
-        return Batches(self, size, drop_last, resume)
+        return Batches(self, size, drop_last, resume, packed)
 
     def resume(self, state: Mapping[str, int]) -> _core.RecordsIterator:
         """Returns an iterator that continues at the record after the last one that was delivered.
@@ -316,6 +320,35 @@ class Records(_core.Records, Sequence[bytes]):
         offsets = array("Q")
         offsets.frombytes(self._read_into(_as_buffer(out), indices))
         return offsets
+
+    def read_packed(self, indices: Iterable[SupportsIndex] | slice) -> Packed:
+        """Reads records into one new block of memory, without a Python object for each.
+
+        >>> import anyrecord
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many([b"one", b"two", b"three"])
+        >>> data, offsets = anyrecord.open("doc.ffr").read_packed([2, 0])
+        >>> bytes(data[offsets[0]:offsets[1]]), bytes(data[offsets[1]:offsets[2]])
+        (b'three', b'one')
+
+        `indices` are as for `records[indices]`; a slice is read at once, too. See `Packed` for what the result offers.
+        What happens to damaged records is as for `records[indices]`: with `on_error="skip"` there are fewer records.
+        `Limits.decoded_bytes` limits the size.
+        """
+        return Packed(self._read_packed(indices))
+
+    def read_arrow(self, indices: Iterable[SupportsIndex] | slice) -> pyarrow.Array:
+        """Reads records as an Arrow array of type `binary`, or `large_binary` if there are more than 2 GiB.
+
+        >>> import anyrecord
+        >>> with anyrecord.create("doc.ffr", overwrite=True) as out:
+        ...     out.write_many([b"one", b"two", b"three"])
+        >>> anyrecord.open("doc.ffr").read_arrow([2, 0]).to_pylist()           # doctest: +SKIP
+        [b'three', b'one']
+
+        This needs pyarrow: `pip install 'anyrecord[arrow]'`. Other Arrow libraries take a `Packed` directly.
+        """
+        return self.read_packed(indices).arrow()
 
     def sizes(self) -> array[int] | None:
         """Returns the size of each record in bytes. None if the sizes are known only after decoding.

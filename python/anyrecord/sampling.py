@@ -138,7 +138,7 @@ class ElasticSampler:
         self._window, self._block = optional_number("window", window, 1), optional_number("block", block, 1)
         self._shuffle = shuffle
         self._epoch, self._start = 0, 0
-        self._pass: _Pass | None = None
+        self._pass: Pass | None = None
         self._check()
 
     def _check(self) -> None:
@@ -172,10 +172,10 @@ class ElasticSampler:
         """How many records the next iteration takes: all records of this rank, or the remaining ones after a resume."""
         return len(self.share())
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Pass:
         share = self.share()
         self._epoch, self._start = share.epoch, share.start
-        self._pass = _Pass(share, self._order(share.epoch))
+        self._pass = Pass(share, self._order(share.epoch))
         return self._pass
 
     def state_dict(self) -> dict[str, int]:
@@ -214,6 +214,11 @@ class ElasticSampler:
         if not (position == length and begins_next):
             self._epoch, self._start = epoch, position
         self._pass = None
+
+    def _ordered(self, records: Records, epoch: int) -> Records:
+        """Returns the records in the order of an epoch."""
+        order = self._order(epoch)
+        return records if order is None else type(records)(_core.shuffle(records._source, order))
 
     def _order(self, epoch: int) -> _core.Permutation | None:
         if not self._shuffle:
@@ -263,8 +268,8 @@ def _numbers_in_environment(rank: str, world: str) -> tuple[int, int]:
     return found
 
 
-class _Pass(Iterator[int]):
-    """One iteration over a share."""
+class Pass(Iterator[int]):
+    """One iteration over a share. It is for loaders, which count in it what they have delivered."""
 
     def __init__(self, share: Share, order: _core.Permutation | None) -> None:
         self.share = share

@@ -333,4 +333,4 @@ def test_without_torch_the_message_says_what_to_install() -> None:
     code = "import sys; sys.modules['torch'] = None\nimport anyrecord.torch"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert "anyrecord.torch needs PyTorch: pip install torch" in found.stderr
+    assert "anyrecord.torch needs PyTorch: pip install 'anyrecord[torch]'" in found.stderr

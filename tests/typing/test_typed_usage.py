@@ -54,10 +54,10 @@ def test_iterating(records: Records) -> None:
     assert_type(iter(records), RecordsIterator)
     assert_type(list(records), list[bytes])
     assert_type(reversed(records), Iterator[bytes])
-    assert_type(records.batches(2), Batches[bytes])
-    assert_type(records.batches(2, drop_last=True), Batches[bytes])
+    assert_type(records.batches(2), Batches[list[bytes]])
+    assert_type(records.batches(2, drop_last=True), Batches[list[bytes]])
     assert_type(len(records.batches(2)), int)
-    assert_type(iter(records.batches(2)), BatchIterator[bytes])
+    assert_type(iter(records.batches(2)), BatchIterator[list[bytes]])
     assert_type(next(iter(records.batches(2))), list[bytes])
     for batch in records.batches(2):
         assert_type(batch, list[bytes])
@@ -73,7 +73,7 @@ def test_mapping(records: Records) -> None:
     assert_type(numbers.__getitems__([0, 1]), list[int])
     assert_type(numbers.map(str), MappedRecords[str])
     assert_type(numbers.map(str)[0], str)
-    assert_type(numbers.batches(2), Batches[int])
+    assert_type(numbers.batches(2), Batches[list[int]])
     assert_type(iter(numbers), MappedIterator[int])
     assert_type(list(numbers), list[int])
 

@@ -27,6 +27,7 @@
 //! | [`index_file`] | the side index: where chunks are, stored in a hidden file in the same folder |
 //! | [`verify`] | checks every byte of a file |
 //! | [`salvage`] | saves what can still be read from a damaged file |
+//! | [`memory`] | blocks of memory for whole batches |
 //! | [`parallel`] | runs a function on many items in several threads |
 //! | [`pool`] | the thread pools that decode |
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
@@ -45,6 +46,7 @@ pub mod format;
 pub mod hash;
 pub mod index_file;
 pub mod limits;
+pub mod memory;
 pub mod open;
 pub mod parallel;
 pub mod permutation;

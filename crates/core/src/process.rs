@@ -29,6 +29,7 @@ pub fn prepare() {
 /// Call this in a forked child before anything else.
 pub fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    crate::memory::forked();
     #[cfg(target_os = "linux")]
     crate::storage::sigbus::forked();
 }

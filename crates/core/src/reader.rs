@@ -8,6 +8,7 @@ mod batch;
 mod damage;
 mod deliver;
 mod export;
+mod packed;
 mod page_cache;
 mod row;
 mod spread;
@@ -16,6 +17,7 @@ mod stored;
 pub use damage::{Damage, Lost};
 pub use deliver::Deliver;
 pub use export::Export;
+pub use packed::{Filled, Packed, ReadPacked};
 pub use row::Row;
 
 use crate::budget::Budget;

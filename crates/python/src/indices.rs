@@ -4,10 +4,11 @@ use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use anyrecord::bytes;
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::{PyIndexError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PyString};
+use pyo3::types::slice::PySliceIndices;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PySlice, PyString};
 
 /// The name of a list of positions in error messages.
 const NUMBERS: &str = "a list of record numbers";
@@ -162,6 +163,15 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
         calling.check(keys.py());
         bytes::push(NUMBERS, &mut found, items.position(&item?, len)?).map_err(Failure)?;
     }
+    Ok(found)
+}
+
+/// Converts a slice.
+pub fn sliced(slice: &Bound<'_, PySlice>, len: u64) -> PyResult<Vec<u64>> {
+    let len = isize::try_from(len).map_err(|_| PyOverflowError::new_err("too many records"))?;
+    let PySliceIndices { start, step, slicelength, .. } = slice.indices(len)?;
+    let mut found = bytes::list(NUMBERS, slicelength as u64).map_err(Failure)?;
+    found.extend((0..slicelength as i64).map(|i| (start as i64 + step as i64 * i) as u64));
     Ok(found)
 }
 

@@ -13,6 +13,7 @@
 //! | `views` | shuffled, concatenated and mixed sources |
 //! | `order` | `Permutation` |
 //! | `records` | `Records`: the sequence |
+//! | `packed` | `Packed`: many records in one block of memory |
 //! | `iteration` | its iterator |
 //! | `damage` | `on_error=`: reading on through damage |
 //! | `writer`, `creating` | `Writer`, and its options |
@@ -44,6 +45,7 @@ mod object_sets;
 mod opening;
 mod order;
 mod owned;
+mod packed;
 mod publishing;
 mod records;
 mod remote;
@@ -101,12 +103,15 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     #[cfg(unix)]
     anyrecord::storage::cache::set_warn(errors::warn);
     gil::install(m)?;
-    // Create the type now, not in the first thread that uses it.
+    // Create the types now, not in the first thread that uses them.
     m.py().get_type::<deliver::InPlace>();
+    m.py().get_type::<packed::Part>();
     m.add("DEBUG_BUILD", cfg!(debug_assertions))?;
     m.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<opening::Source>()?;
     m.add_class::<records::Records>()?;
+    m.add_class::<packed::PackedContents>()?;
+    m.add_class::<packed::Packed>()?;
     m.add_class::<iteration::RecordsIterator>()?;
     m.add_class::<iteration::ReadAhead>()?;
     m.add_class::<order::Permutation>()?;

@@ -8,6 +8,7 @@ use crate::indices;
 use crate::interrupts::with_cx;
 use crate::iteration::{ReadAhead, RecordsIterator};
 use crate::opening::Source;
+use crate::packed::PackedContents;
 use crate::views::fingerprint_of;
 use anyrecord::bytes;
 use anyrecord::reader::{Plan, Reader};
@@ -282,6 +283,17 @@ impl Records {
             }
             Ok(())
         })
+    }
+
+    /// Reads records into one new block of memory.
+    fn _read_packed<'py>(&self, py: Python<'py>, indices: &Bound<'py, PyAny>) -> PyResult<PackedContents> {
+        self.reader.check_open().map_err(Failure)?;
+        let len = self.view.len();
+        let positions = match indices.cast::<PySlice>() {
+            Ok(slice) => indices::sliced(slice, len)?,
+            Err(_) => indices::many(indices, len)?,
+        };
+        PackedContents::read(py, self.source.get(), &self.view, positions)
     }
 
     /// `(position, file name, number in the file)` of the record at an index. It does not read the file.

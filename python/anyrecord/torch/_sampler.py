@@ -1,23 +1,15 @@
-"""For PyTorch: `ElasticSampler` as a torch sampler, and helpers for loaders that use it.
-
-You can pass `Records` to a loader as a map-style dataset. With torchdata's `StatefulDataLoader`, the state of the
-sampler is part of the loader's state. With PyTorch's own `DataLoader`, `ElasticLoader` counts what was delivered.
-"""
+"""`ElasticSampler` as a torch sampler, and its state inside the state of torchdata's loader."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-try:
-    from torch.utils.data import Sampler
-except ImportError as error:
-    raise ImportError("anyrecord.torch needs PyTorch: pip install torch") from error
+from torch.utils.data import Sampler
 
 from anyrecord import sampling
-from anyrecord.sampling import ElasticLoader
 
-__all__ = ["ElasticLoader", "ElasticSampler", "sampler_state"]
+__all__ = ["ElasticSampler", "sampler_state"]
 
 # The keys under which StatefulDataLoader stores the sampler's state, from the outermost to the innermost.
 _KEY_PATHS = (

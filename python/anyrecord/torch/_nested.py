@@ -1,0 +1,41 @@
+"""Tensors in nested lists, tuples, dicts and dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["map_tensors"]
+
+
+def map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Calls the function on each tensor in a nested value and returns the same structure with the results.
+
+    >>> map_tensors({"a": [torch.tensor(1), b"2"]}, lambda tensor: tensor + 1)
+    {'a': [tensor(2), b'2']}
+    """
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(item, function) for item in value))
+    if type(value) in (list, tuple, set):
+        return type(value)([map_tensors(item, function) for item in value])
+    if isinstance(value, Mapping):
+        mapped = {key: map_tensors(item, function) for key, item in value.items()}
+        return mapped if type(value) is dict else _same_type(value, mapped)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [field.name for field in dataclasses.fields(value) if field.init]
+        return dataclasses.replace(value, **{name: map_tensors(getattr(value, name), function) for name in fields})
+    return value
+
+
+def _same_type(value: Mapping[Any, Any], mapped: dict[Any, Any]) -> Any:
+    try:
+        return type(value)(mapped)  # type: ignore[call-arg]  # most mappings are made from another one
+    except TypeError:
+        return mapped
