@@ -8,7 +8,8 @@
 | `stores` | every store at every size, ratios and goals |
 | `curve`, `instructions` | files of a thousand to ten million records: timed, and by counting instructions |
 | `baseline` | the committed counts of instructions, which `make instructions` compares with |
-| `codecs`, `opening`, `larger`, `cold`, `shards`, `cores`, `in_place`, `order`, `conversion` | one question each |
+| `codecs`, `opening`, `larger`, `cold`, `shards`, `cores`, `callers` | one question each |
+| `in_place`, `order`, `conversion` | one question each, too |
 | `remote`, `far_store`, `loaders` | a shuffled epoch from an object store; its slow link; the libraries |
 | `upload` | writing to an object store, beside local files that are uploaded |
 | `store`, `ours`, `peers` | the base class of a store; anyrecord; the other libraries |

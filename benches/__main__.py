@@ -19,6 +19,7 @@ BENCHMARKS = {
     "cold": "files that are not in the page cache, compared with the rate of the disk",
     "shards": "batches over 256 files, beside batches from one file",
     "cores": "batches decoded by several threads",
+    "callers": "many threads that read at the same time: lists, read_packed, read_into",
     "in_place": "records without a copy, and read_into compared with a plain copy",
     "order": "the cost of shuffling",
     "conversion": "one large file converted to another format",

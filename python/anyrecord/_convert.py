@@ -14,9 +14,10 @@ from anyrecord._locations import StrPath, is_url
 from anyrecord._mapped import MappedRecords
 from anyrecord._options import Limits, OnError, OpenOptions, open_options
 from anyrecord._paths import FileRange, expand, size_of, with_sizes
+from anyrecord._places import Skipped
 from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
-from anyrecord._records import Records, Skipped
+from anyrecord._records import Records
 from anyrecord._stores import Pairs, Storage
 from anyrecord._targets import destination
 from anyrecord._temporaries import Leftovers

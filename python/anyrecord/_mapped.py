@@ -12,7 +12,8 @@ from anyrecord._calls import add_note, stop_iteration_error
 from anyrecord._iteration import Batches, MappedIterator, index_of
 
 if TYPE_CHECKING:
-    from anyrecord._records import Records, Skipped
+    from anyrecord._places import Skipped
+    from anyrecord._records import Records
     from anyrecord._stats import Stats
 
 __all__ = ["MappedRecords"]

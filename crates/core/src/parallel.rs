@@ -44,11 +44,6 @@ impl Helpers {
         Helpers { running: AtomicUsize::new(count), caller: std::thread::current() }
     }
 
-    /// Counts one more thread that works for the calling thread.
-    pub fn begin(&self) {
-        self.running.fetch_add(1, SeqCst);
-    }
-
     /// One of the threads is done, or could not be started.
     pub fn done(&self) {
         if self.running.fetch_sub(1, SeqCst) == 1 {

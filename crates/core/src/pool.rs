@@ -65,6 +65,41 @@ pub fn of(threads: usize) -> Option<&'static ThreadPool> {
     find(&POOLS.load())
 }
 
+/// Calls of this process that have work for a pool.
+static BUSY: AtomicUsize = AtomicUsize::new(0);
+
+/// A call that has work for a pool. It counts as long as this lives.
+pub struct Busy {
+    generation: u64,
+    calls: usize,
+}
+
+impl Busy {
+    /// Counts a call.
+    pub fn begin() -> Self {
+        Busy { generation: process::generation(), calls: BUSY.fetch_add(1, Relaxed) + 1 }
+    }
+
+    /// How many calls had work when this one began, with this one.
+    pub fn calls(&self) -> usize {
+        self.calls
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // In a child that was forked meanwhile, the count began anew.
+        if self.generation == process::generation() {
+            BUSY.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Call it in a forked child, which has none of the calls of its parent.
+pub fn forked() {
+    BUSY.store(0, Relaxed);
+}
+
 /// A new pool of `threads` threads, or of fewer if the system refuses more. None if the system starts none.
 pub fn start(threads: usize, name: &'static str) -> Option<ThreadPool> {
     let start = |count: usize| {

@@ -30,6 +30,7 @@ pub fn prepare() {
 pub fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     crate::memory::forked();
+    crate::pool::forked();
     #[cfg(target_os = "linux")]
     crate::storage::sigbus::forked();
 }

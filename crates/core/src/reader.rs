@@ -5,6 +5,7 @@
 
 mod announce;
 mod batch;
+mod crew;
 mod damage;
 mod deliver;
 mod export;

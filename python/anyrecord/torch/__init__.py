@@ -23,16 +23,21 @@ except ImportError as error:
     raise ImportError("anyrecord.torch needs PyTorch: pip install 'anyrecord[torch]'") from error
 
 from anyrecord.sampling import ElasticLoader
+from anyrecord.torch._datasets import Dataset, concat
+from anyrecord.torch._iterable import IterableDataset
 from anyrecord.torch._loader import Loader, LoaderIterator
 from anyrecord.torch._packed import PackedTensors, packed_batch
 from anyrecord.torch._sampler import ElasticSampler, sampler_state
 
 __all__ = [
+    "Dataset",
     "ElasticLoader",
     "ElasticSampler",
+    "IterableDataset",
     "Loader",
     "LoaderIterator",
     "PackedTensors",
+    "concat",
     "packed_batch",
     "sampler_state",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -11,13 +13,14 @@ from torch.utils.data import default_collate
 from anyrecord.torch._nested import map_tensors
 from anyrecord.torch._packed import PackedTensors
 
-__all__ = ["Collate", "Form", "check_collate", "collate_function", "from_packed", "pinned"]
+__all__ = ["Collate", "Form", "check_collate", "check_equal_sizes", "collate_function", "jagged", "pinned"]
 
 Form: TypeAlias = Literal["tensors", "packed", "jagged"]
 Collate: TypeAlias = Form | Callable[[list[Any]], Any] | None
 
 
 def check_collate(collate: Collate, has_decode: bool) -> None:
+    """Raises if the argument `collate` is wrong."""
     if isinstance(collate, str):
         if collate not in get_args(Form):
             raise ValueError(
@@ -32,38 +35,34 @@ def check_collate(collate: Collate, has_decode: bool) -> None:
 def collate_function(collate: Collate) -> Callable[[list[Any]], Any] | None:
     """The function that makes a batch of decoded samples. None if the list is the batch."""
     if collate == "tensors":
-        return default_collate  # type: ignore[no-any-return]  # torch has no types here
+        return default_collate  # type: ignore[no-any-return]  # torch is not typed here
     if collate == "jagged":
-        return _jagged
+        return _joined
     return collate if callable(collate) else None
 
 
-def _jagged(samples: list[Any]) -> Any:
-    """A jagged tensor of samples that are tensors or arrays."""
+def _joined(samples: list[Any]) -> PackedTensors:
+    """Samples one after the other, and where each begins. `jagged` makes one tensor of both."""
     tensors = [torch.as_tensor(sample) for sample in samples]
-    return torch.nested.nested_tensor(tensors, layout=torch.jagged)
+    ends = accumulate((len(tensor) for tensor in tensors), initial=0)
+    return PackedTensors(torch.cat(tensors), torch.tensor(list(ends)))
 
 
-def from_packed(packed: PackedTensors, form: Form) -> Any:
-    """Records that were not decoded, in the form that was asked for, without a copy."""
-    if form == "packed":
-        return packed
-    if form == "jagged":
-        return torch.nested.nested_tensor_from_jagged(packed.data, packed.offsets)
-    return packed.data.view(len(packed.offsets) - 1, equal_size(packed.offsets))
+def jagged(batch: PackedTensors) -> Any:
+    """The batch as a jagged tensor. Only for the consumer's thread: PyTorch numbers jagged shapes without a lock."""
+    return torch.nested.nested_tensor_from_jagged(batch.data, batch.offsets)
 
 
-def equal_size(offsets: Any) -> int:
+def check_equal_sizes(offsets: array[int]) -> int:
     """The size of each record. Raises ValueError if not all have the same size."""
-    sizes = offsets.diff()
-    first = int(sizes[0])
-    if not bool((sizes == first).all()):
-        other = int(sizes[(sizes != first).nonzero()[0, 0]])
-        raise ValueError(
-            f"collate='tensors' needs records of equal size, but this batch has records of {first} and {other} bytes; "
-            "use collate='packed' or collate='jagged', or decode= them to tensors of equal shape"
-        )
-    return first
+    size = offsets[1]
+    if offsets == array(offsets.typecode, [size * i for i in range(len(offsets))]):
+        return size
+    other = next(b - a for a, b in pairwise(offsets) if b - a != size)
+    raise ValueError(
+        f"collate='tensors' needs records of equal size, but this batch has records of {size} and {other} bytes; "
+        "use collate='packed' or collate='jagged', or decode= to tensors of equal shape"
+    )
 
 
 def pinned(value: Any) -> Any:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.context import BaseContext
 from typing import Any, Generic, SupportsIndex, TypeVar
 
+from anyrecord._dataclasses import replace
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_number
 from anyrecord._records import Openable, Records
 from anyrecord._records import open as open_records
-from anyrecord.sampling import Pass, Tail
-from anyrecord.torch._collate import Collate, check_collate, collate_function
+from anyrecord.sampling import Share, Tail
+from anyrecord.torch._collate import Collate, check_collate, collate_function, jagged, pinned
+from anyrecord.torch._device import CopyStream, Cuda, DeviceMaker, can_pin, checked_device
 from anyrecord.torch._making import ListMaker, PackedMaker, Plan
 from anyrecord.torch._pipeline import END, NOTHING, Maker, Pipeline
+from anyrecord.torch._processes import ProcessMaker, check_picklable, start_context
 from anyrecord.torch._sampler import ElasticSampler
 
 __all__ = ["Loader", "LoaderIterator"]
@@ -52,16 +56,21 @@ class Loader(Generic[T]):
         world: SupportsIndex | None = None,
         drop_last: bool = False,
         threads: SupportsIndex | None = None,
+        processes: SupportsIndex = 0,
+        context: str | BaseContext | None = None,
         prefetch: SupportsIndex | None = None,
         pin_memory: bool = False,
+        device: Any = None,
     ) -> None:
-        if not isinstance(records, Records | MappedRecords):
-            records = open_records(records)
-        if decode is not None:
-            records = records.map(decode)  # checks that it is a function
-        self._records, self._functions = (
-            (records._records, records._functions) if isinstance(records, MappedRecords) else (records, ())
+        source: Records | MappedRecords[Any] = (
+            records if isinstance(records, Records | MappedRecords) else open_records(records)
         )
+        if decode is not None:
+            source = source.map(decode)  # checks that it is a function
+        self._functions: tuple[Callable[[Any], Any], ...] = ()
+        if isinstance(source, MappedRecords):
+            self._functions = source._functions
+        self._records: Records = source._records if isinstance(source, MappedRecords) else source
         check_collate(collate, bool(self._functions))
         self.batch_size = whole_number("batch_size", batch_size, 1, MOST_COUNT)
         self.drop_last = bool(drop_last)
@@ -71,33 +80,74 @@ class Loader(Generic[T]):
         self._collate = collate
         self._threads = optional_number("threads", threads, 0, MOST_THREADS)
         self._prefetch = optional_number("prefetch", prefetch, 1, MOST_COUNT)
-        self._pin_memory = bool(pin_memory)
+        self._processes = whole_number("processes", processes, 0, MOST_THREADS)
+        self._context = self._checked_context(context)
+        self._device = checked_device(device)
+        self._pin_memory = can_pin(pin_memory)
+
+    def _checked_context(self, context: str | BaseContext | None) -> BaseContext | None:
+        if not self._processes:
+            if context is not None:
+                raise ValueError("context= needs processes=")
+            return None
+        if self._threads is not None:
+            raise ValueError(
+                "threads= and processes= exclude each other; each process has one thread that reads for it"
+            )
+        if not self._functions and not callable(self._collate):
+            raise ValueError(
+                "processes= needs decode= or a collate= function; without them there is nothing to do in processes"
+            )
+        found = start_context(context)
+        if found.get_start_method() != "fork":
+            check_picklable((self._functions, self._collate))
+        return found
 
     def __len__(self) -> int:
-        """How many batches the next iteration delivers: those of this rank, or the remaining ones after a resume."""
-        whole, rest = divmod(len(self.sampler), self.batch_size)
+        """How many batches a whole epoch of this rank has. The first iteration after a resume has the remaining ones.
+
+        It does not change with a resume, because schedulers and trainers compute the number of steps from it.
+        """
+        whole, rest = divmod(len(replace(self.sampler.share(), start=0)), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> LoaderIterator[T]:
-        taken = iter(self.sampler)
-        plan = Plan(
-            self.sampler._ordered(self._records, taken.share.epoch), taken.share, self.batch_size, self.drop_last
-        )
-        return LoaderIterator(
-            Pipeline(self._maker(plan), plan.count, self._num_threads(), self._prefetch), taken, self.batch_size
-        )
+        return LoaderIterator(self)
 
-    def _maker(self, plan: Plan) -> Maker:
+    def _begin(self, share: Share) -> Pipeline:
+        """Starts to load the batches of a share."""
+        records = self.sampler._ordered(self._records, share.epoch)
+        plan = Plan(records, share, self.batch_size, self.drop_last)
+        threads = self._num_threads()
+        copies = None if self._device is None else CopyStream(Cuda(self._device))
+        maker = self._maker(plan, threads, copies)
+        announce = plan.announce if records._is_remote else None
+        return Pipeline(maker, plan.count, threads, self._prefetch, announce, self._delivery(copies))
+
+    def _maker(self, plan: Plan, threads: int, copies: CopyStream | None) -> Maker:
         form = self._collate
+        place = copies.copy if copies is not None else pinned if self._pin_memory else None
+        if self._context is not None:
+            collate = collate_function(form)
+            return ProcessMaker(plan, self._functions, collate, place, self._context, threads)
         if isinstance(form, str) and not self._functions:
-            return PackedMaker(plan, form, self._pin_memory)
-        return ListMaker(plan, self._functions, collate_function(form), self._pin_memory)
+            return PackedMaker(plan, form, place) if copies is None else DeviceMaker(plan, form, copies.cuda, threads)
+        return ListMaker(plan, self._functions, collate_function(form), place)
+
+    def _delivery(self, copies: CopyStream | None) -> Callable[[Any], Any] | None:
+        """What happens to a batch in the consumer's thread."""
+        if self._collate != "jagged":
+            return None if copies is None else copies.deliver
+        return jagged if copies is None else lambda copied: jagged(copies.deliver(copied))
 
     def _num_threads(self) -> int:
+        if self._processes:
+            return min(self._processes, self._prefetch or self._processes)
         if self._threads is not None:
-            return self._threads
+            # Copies to a device need a thread with a stream of its own.
+            return self._threads if self._device is None else max(1, self._threads)
         if not self._functions and not callable(self._collate):
-            return 2
+            return 2 if self._device is None else min(4, _available_cores())
         return min(16, _available_cores())
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
@@ -127,32 +177,47 @@ def _available_cores() -> int:
 
 
 class LoaderIterator(Iterator[T], Generic[T]):
-    """Iterates over the batches of a `Loader`. Its threads end with the last batch, with `close()`, or with it."""
+    """Iterates over the batches of a `Loader`. Reading begins with the first `next()`.
 
-    def __init__(self, pipeline: Pipeline, taken: Pass, batch_size: int) -> None:
-        self._pipeline, self._taken, self._batch_size = pipeline, taken, batch_size
+    The threads end with the last batch, with an error, with `close()`, and when nothing refers to the iterator anymore.
+    """
+
+    def __init__(self, loader: Loader[T]) -> None:
+        self._pipeline: Pipeline | None = None
+        self._loader = loader
+        self._taken = iter(loader.sampler)
 
     def __next__(self) -> T:
+        pipeline = self._pipeline or self._begin()
         taken = 0
         try:
-            while True:
-                batch = self._pipeline.take()
-                taken += self._batch_size
-                if batch is not NOTHING:
-                    break
+            batch = NOTHING
+            while batch is NOTHING:
+                batch = pipeline.take()
+                taken += self._loader.batch_size
         except BaseException:
-            self.close()
+            pipeline.close()
             raise
         if batch is END:
-            self._taken.ended = self._taken.ended or not self._pipeline.is_closed
-            self.close()
+            self._taken.ended = self._taken.ended or not pipeline.is_closed
+            pipeline.close()
             raise StopIteration
         self._taken.taken += taken
         return batch  # type: ignore[no-any-return]  # what the pipeline makes
 
+    def _begin(self) -> Pipeline:
+        # Trainers make the iterator first and then choose the epoch.
+        if self._loader.sampler._pass is None:
+            self._taken = iter(self._loader.sampler)
+        self._pipeline = self._loader._begin(self._taken.share)
+        return self._pipeline
+
     def close(self) -> None:
-        """Ends the iteration and its threads. It waits for what they have begun."""
+        """Ends the iteration and its threads and processes. It waits for what threads have begun."""
+        if self._pipeline is None:
+            self._pipeline = Pipeline(Maker(), 0, 0)
         self._pipeline.close()
 
     def __del__(self) -> None:
-        self.close()
+        if self._pipeline is not None:
+            self._pipeline.close()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 from anyrecord._calls import add_note, stop_iteration_error
 from anyrecord._mapped import MappedRecords
 from anyrecord._records import Records
 from anyrecord.sampling import Share
-from anyrecord.torch._collate import Form, from_packed, pinned
+from anyrecord.torch._collate import Form, check_equal_sizes
 from anyrecord.torch._packed import PackedTensors
-from anyrecord.torch._pipeline import NOTHING
+from anyrecord.torch._pipeline import NOTHING, Maker
 
-__all__ = ["ListMaker", "PackedMaker", "Plan", "Positions", "bytes_of"]
+__all__ = ["ListMaker", "PackedMaker", "Place", "Plan", "collated"]
 
-Positions = Sequence[int]
+Place: TypeAlias = Callable[[Any], Any]
+"""Moves a batch to where it is wanted: pinned memory, or a device."""
 
 
 class Plan:
@@ -33,22 +34,24 @@ class Plan:
         if records._is_remote and self._size:
             self._ahead = records[share.start + share.rank :: share.world]._read_ahead(0)
 
-    def positions(self, number: int) -> Positions:
+    def positions(self, number: int) -> Sequence[int]:
         """The positions of the records of one batch, in the order of the epoch."""
         begin = number * self.batch_size
-        if self._ahead is not None:
-            # Lets servers send the records of this batch and of the next ones.
-            self._ahead.go_on(min(begin, self._size))
         count = min(self.batch_size, self._size - begin)
         taken, *padding = self._share.positions(begin, count)
         return list(chain(taken, *padding)) if padding else taken
+
+    def announce(self, number: int) -> None:
+        """Lets servers send the records of this batch and of the next ones."""
+        if self._ahead is not None:
+            self._ahead.go_on(number * self.batch_size)
 
     def describe(self, number: int) -> str:
         """A batch as error messages name it."""
         return f"the batch that begins with {self.records._describe(self.positions(number)[0])}"
 
 
-class ListMaker:
+class ListMaker(Maker):
     """Makes lists of samples, or what a function makes of such a list."""
 
     def __init__(
@@ -56,15 +59,12 @@ class ListMaker:
         plan: Plan,
         functions: Sequence[Callable[[Any], Any]],
         collate: Callable[[list[Any]], Any] | None,
-        pin_memory: bool,
+        place: Place | None,
     ) -> None:
-        self._plan, self._collate, self._pin_memory = plan, collate, pin_memory
+        self._plan, self._collate, self._place = plan, collate, place
         self.can_split = bool(functions)
         source: Any = MappedRecords(plan.records, *functions) if functions else plan.records
-        self._read: Callable[[Positions], list[Any]] = source.__getitems__
-
-    def begin_thread(self) -> None:
-        """Nothing to do."""
+        self._read: Callable[[Sequence[int]], list[Any]] = source.__getitems__
 
     def make(self, number: int, piece: int, of: int) -> list[Any]:
         positions = self._plan.positions(number)
@@ -77,38 +77,25 @@ class ListMaker:
         samples = pieces[0] if len(pieces) == 1 else list(chain.from_iterable(pieces))
         if not samples:
             return NOTHING
-        if self._collate is None:
-            return pinned(samples) if self._pin_memory else samples
-        batch = collated(self._collate, samples, self._plan, number)
-        return pinned(batch) if self._pin_memory else batch
-
-    def size(self, value: Any) -> int:
-        return bytes_of(value)
+        batch = samples if self._collate is None else collated(self._collate, samples, self._plan, number)
+        return batch if self._place is None else self._place(batch)
 
 
-class PackedMaker:
+class PackedMaker(Maker):
     """Makes tensors of records that are not decoded."""
 
-    can_split = False
-
-    def __init__(self, plan: Plan, form: Form, pin_memory: bool) -> None:
-        self._plan, self._form, self._pin_memory = plan, form, pin_memory
-
-    def begin_thread(self) -> None:
-        """Nothing to do."""
+    def __init__(self, plan: Plan, form: Form, place: Place | None) -> None:
+        self._plan, self._form, self._place = plan, form, place
 
     def make(self, number: int, piece: int, of: int) -> Any:
         packed = self._plan.records.read_packed(self._plan.positions(number))
-        return packed if packed.num_records else NOTHING
-
-    def finish(self, number: int, pieces: list[Any]) -> Any:
-        if pieces[0] is NOTHING:
+        if not packed.num_records:
             return NOTHING
-        tensors = PackedTensors._of(pieces[0], self._pin_memory)
-        return collated(lambda tensors: from_packed(tensors, self._form), tensors, self._plan, number)
-
-    def size(self, value: Any) -> int:
-        return bytes_of(value)
+        batch: Any = PackedTensors._of(packed)
+        if self._form == "tensors":
+            size = collated(check_equal_sizes, packed.offsets, self._plan, number)
+            batch = batch.data.view(packed.num_records, size)
+        return batch if self._place is None else self._place(batch)
 
 
 def collated(function: Callable[[Any], Any], samples: Any, plan: Plan, number: int) -> Any:
@@ -122,19 +109,3 @@ def collated(function: Callable[[Any], Any], samples: Any, plan: Plan, number: i
     except Exception as error:
         add_note(error, f"in collate on {plan.describe(number)}")
         raise
-
-
-def bytes_of(value: Any) -> int:
-    """About how many bytes a batch holds: of its records, tensors and arrays."""
-    if isinstance(value, bytes):
-        return len(value)
-    if isinstance(value, list | tuple):
-        # All samples of a batch have about the same size, and a batch can have many.
-        few = value[:16]
-        return sum(map(bytes_of, few)) * len(value) // len(few) if few else 0
-    if isinstance(value, dict):
-        return sum(map(bytes_of, value.values()))
-    try:
-        return int(value.nbytes)
-    except (AttributeError, TypeError, ValueError, RuntimeError):
-        return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["map_tensors"]
+__all__ = ["bytes_of", "map_tensors"]
 
 
 def map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -39,3 +39,19 @@ def _same_type(value: Mapping[Any, Any], mapped: dict[Any, Any]) -> Any:
         return type(value)(mapped)  # type: ignore[call-arg]  # most mappings are made from another one
     except TypeError:
         return mapped
+
+
+def bytes_of(value: Any) -> int:
+    """About how many bytes a batch holds: of its records, tensors and arrays."""
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, list | tuple):
+        # All samples of a batch have about the same size, and a batch can have many.
+        few = value[:16]
+        return sum(map(bytes_of, few)) * len(value) // len(few) if few else 0
+    if isinstance(value, dict):
+        return sum(map(bytes_of, value.values()))
+    try:
+        return int(value.nbytes)
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        return 0

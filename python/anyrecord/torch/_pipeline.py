@@ -10,10 +10,13 @@ import atexit
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from time import thread_time
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
+
+from anyrecord.torch._nested import bytes_of
 
 __all__ = ["END", "NOTHING", "Maker", "Ordered", "Pipeline", "Tasks"]
 
@@ -27,25 +30,6 @@ _MOST_BYTES = 256 << 20
 _LEAST_SECONDS = 1e-3
 """A smaller piece of a batch costs more to hand over than it saves."""
 _BATCHES_PER_MEASUREMENT = 16
-
-
-class Maker(Protocol):
-    """Makes batches by number. Several threads call it at once."""
-
-    can_split: bool
-    """Whether several threads can make one batch."""
-
-    def begin_thread(self) -> None:
-        """Called first in each thread."""
-
-    def make(self, number: int, piece: int, of: int) -> Any:
-        """Makes one of the pieces of a batch, or the batch if there is one piece."""
-
-    def finish(self, number: int, pieces: list[Any]) -> Any:
-        """Makes the batch from its pieces. The thread that has made the last piece calls it."""
-
-    def size(self, value: Any) -> int:
-        """How many bytes a batch holds, or 0 if that is not known."""
 
 
 class Ordered:
@@ -69,30 +53,33 @@ class Ordered:
         """Makes one piece, and the batch if it is the last one."""
         of = len(self._pieces)
         begun = thread_time() if maker.can_split else 0.0
-        try:
-            made = maker.make(self.number, piece, of)
-        except BaseException as error:
-            made = _Failed(error)
-        self._pieces[piece] = made
+        self._pieces[piece] = _attempt(maker, self.number, piece, of)
         with lock:
             self._left -= 1
             is_last = self._left == 0
             self.seconds += thread_time() - begun if maker.can_split else 0.0
         if is_last:
-            pieces, self._pieces = self._pieces, []
-            # The first in the order of the records, whichever thread was first.
-            failed = next((piece for piece in pieces if type(piece) is _Failed), None)
-            self.finish(maker, pieces) if failed is None else self.fail(failed.error)
+            self._finish(maker)
 
-    def finish(self, maker: Maker, pieces: list[Any]) -> None:
+    def _finish(self, maker: Maker) -> None:
+        pieces, self._pieces = self._pieces, []
+        # The first in the order of the records, whichever thread was first.
+        failed = next((piece for piece in pieces if type(piece) is _Failed), None)
+        if failed is not None:
+            self.fail(failed.error)
+            return
         try:
             value = maker.finish(self.number, pieces)
-            if self.number % _BATCHES_PER_MEASUREMENT == 0:
-                self.size = maker.size(value)
+            self.measure(value)
         except BaseException as error:
             self.fail(error)
         else:
             self.deliver(value)
+
+    def measure(self, value: Any) -> None:
+        """Measures the size of some of the batches. All have about the same."""
+        if self.number % _BATCHES_PER_MEASUREMENT == 0:
+            self.size = max(1, bytes_of(value))
 
     def deliver(self, value: Any) -> None:
         self.value = value
@@ -128,6 +115,14 @@ class _Failed:
         self.error = error
 
 
+def _attempt(maker: Maker, number: int, piece: int, of: int) -> Any:
+    """A piece of a batch, or the error. The frames in its traceback must not have the error, which would be a cycle."""
+    try:
+        return maker.make(number, piece, of)
+    except BaseException as error:
+        return _Failed(error)
+
+
 class Tasks:
     """The queue from which threads take what to do next."""
 
@@ -146,19 +141,48 @@ class Tasks:
                 self._queue.put(None)
 
 
-def _run(tasks: Tasks, maker: Maker, lock: threading.Lock) -> None:
-    maker.begin_thread()
-    while (task := tasks.take()) is not None:
-        ordered, piece = task
-        ordered.make(maker, piece, lock)
-        del ordered, task  # the consumer alone keeps the batch alive
+class Maker:
+    """Makes batches by number. Several threads call it at once."""
+
+    can_split = False
+    """Whether several threads can make one batch."""
+
+    def run(self, tasks: Tasks, lock: threading.Lock, index: int) -> None:
+        """What one of the threads does: it works on tasks until there is None."""
+        while (task := tasks.take()) is not None:
+            ordered, piece = task
+            ordered.make(self, piece, lock)
+            del ordered, task  # the consumer alone keeps the batch alive
+
+    def make(self, number: int, piece: int, of: int) -> Any:
+        """Makes one of the pieces of a batch, or the batch if there is one piece."""
+        raise NotImplementedError
+
+    def finish(self, number: int, pieces: list[Any]) -> Any:
+        """Makes the batch from its pieces. The thread that has made the last piece calls it."""
+        return pieces[0]
+
+    def interrupt(self) -> None:
+        """Wakes threads that wait for anything but tasks, because the pipeline ends."""
+
+    def close(self) -> None:
+        """Frees everything, after the threads have ended."""
 
 
 class Pipeline:
     """Makes `count` batches, in threads. With 0 threads, the consumer makes them itself."""
 
-    def __init__(self, maker: Maker, count: int, threads: int, prefetch: int | None) -> None:
+    def __init__(
+        self,
+        maker: Maker,
+        count: int,
+        threads: int,
+        prefetch: int | None = None,
+        before_order: Callable[[int], None] | None = None,
+        deliver: Callable[[Any], Any] | None = None,
+    ) -> None:
         self._maker, self._count, self._most_threads = maker, count, threads
+        self._before_order, self._deliver = before_order, deliver
         self._prefetch = prefetch
         self._ordered: deque[Ordered] = deque()
         self._next = 0
@@ -166,20 +190,26 @@ class Pipeline:
         self._largest = 0
         self.is_closed = False
         self._pid = os.getpid()
-        self._tasks, self._lock = Tasks(), threading.Lock()
-        self._taking = threading.Lock()
+        self._tasks = Tasks()
+        self._piece_lock, self._taking, self._closing = threading.Lock(), threading.Lock(), threading.Lock()
         self._threads: list[threading.Thread] = []
         self._window = self._choose_window()
         if threads:
-            self._order()
-            needed = min(threads, self._next * self._pieces)
-            for i in range(needed):
-                # Daemons, because Python waits for other threads before it calls `_close_all` at exit.
-                name = f"anyrecord-loader-{i}"
-                thread = threading.Thread(target=_run, args=(self._tasks, maker, self._lock), name=name, daemon=True)
-                thread.start()
-                self._threads.append(thread)
             _live.add(self)
+            try:
+                self._order()
+                self._start(min(threads, self._next * self._pieces))
+            except BaseException:
+                self.close()
+                raise
+
+    def _start(self, threads: int) -> None:
+        for i in range(threads):
+            arguments = (self._tasks, self._piece_lock, i)
+            # A daemon, because Python waits for other threads before it calls `_close_all` at exit.
+            thread = threading.Thread(target=self._maker.run, args=arguments, name=f"anyrecord-loader-{i}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def _choose_window(self) -> int:
         """How many batches to make ahead of the consumer."""
@@ -191,6 +221,8 @@ class Pipeline:
 
     def _order(self) -> None:
         while self._next < self._count and len(self._ordered) < self._window:
+            if self._before_order is not None:
+                self._before_order(self._next)
             ordered = Ordered(self._next, self._pieces)
             self._next += 1
             self._ordered.append(ordered)
@@ -218,7 +250,8 @@ class Pipeline:
             if ordered.size > self._largest or ordered.seconds:
                 self._adapt(ordered)
             self._order()
-            return ordered.value
+            value = ordered.value
+            return value if self._deliver is None or value is NOTHING else self._deliver(value)
 
     def _adapt(self, ordered: Ordered) -> None:
         self._largest = max(self._largest, ordered.size)
@@ -230,23 +263,27 @@ class Pipeline:
         if self._next == self._count:
             return END
         value = self._maker.finish(self._next, [self._maker.make(self._next, 0, 1)])
-        self._next += 1  # after that: a batch that failed can be taken again
-        return value
+        self._next += 1
+        return value if self._deliver is None or value is NOTHING else self._deliver(value)
 
     def close(self) -> None:
         """Ends all threads. They finish what they have begun."""
         if self._pid != os.getpid():  # the threads are those of the parent
             return
         self.is_closed = True
-        self._tasks.end(len(self._threads))
-        here = threading.current_thread()
-        for thread in self._threads:
-            if thread is not here:  # the garbage collector may call this in one of them
+        if threading.current_thread() in self._threads:
+            # The garbage collector may call this in one of the threads, which cannot wait for itself.
+            threading.Thread(target=self.close, name="anyrecord-loader-close", daemon=True).start()
+            return
+        with self._closing:
+            self._tasks.end(len(self._threads))
+            self._maker.interrupt()
+            for thread in self._threads:
                 thread.join()
-        for ordered in list(self._ordered):
-            ordered.cancel()
-        self._ordered.clear()
-        _live.discard(self)
+            for ordered in list(self._ordered):
+                ordered.cancel()
+            self._maker.close()
+            _live.discard(self)
 
 
 _live: WeakSet[Pipeline] = WeakSet()

@@ -1,14 +1,14 @@
 //! Many records in one read: planned together, fetched together, delivered in the requested order.
 
+use super::crew::with_crew;
 use super::row::{Row, row_of};
-use super::spread::{OnDrop, Team, locked};
+use super::spread::{Team, locked};
 use super::{By, Deliver, Plan, PlannedRead, Reader, fill, stored_length, with_stored};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::cx::Stop;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Decoded, Way};
-use crate::parallel::Helpers;
 use crate::shard::Source;
 use crate::storage::ReadOp;
 use crate::storage::fetch::{Fetch, fetch};
@@ -34,11 +34,11 @@ const PROBES: usize = 8;
 
 // Rough costs in nanoseconds, to decide whether a second thread is worth it.
 /// A record, in addition to its bytes.
-const RECORD: u64 = 150;
+const RECORD: u64 = 100;
 /// A record that is decompressed, in addition to its bytes, which take a nanosecond each.
 const PACKED_RECORD: u64 = 1000;
 /// Bytes copied and hashed in one nanosecond.
-const COPIED_IN_A_NANOSECOND: u64 = 5;
+const COPIED_IN_A_NANOSECOND: u64 = 8;
 /// A stored byte of a chunk that is decoded.
 const CHUNK_BYTE: u64 = 2;
 
@@ -161,22 +161,21 @@ impl Reader {
         let mut waves = waves.into_iter();
         while waves.len() > 0 {
             let came = Mutex::new(VecDeque::<(usize, Fetched<'_, '_, '_, '_>)>::new());
-            let (team, helpers, budget) = (Team::default(), Helpers::new(0), cx.budget);
+            let (team, budget) = (Team::default(), cx.budget);
             let decode_next = |cx: &Cx<'_>| {
                 let Some((number, mut fetched)) = ({ locked(&came).pop_front() }) else { return false };
                 team.note(number, decode_items(&mut fetched.items(), cx));
                 true
             };
-            let interrupted = pool.in_place_scope(|scope| {
+            let help = || {
+                decode_next(&Cx { budget, stop: team.cancelled() });
+            };
+            let interrupted = with_crew(&help, |crew| {
                 for (number, wave) in waves.by_ref().take(WAVES_HELD).enumerate() {
                     match Fetched::of(wave, cx) {
                         Ok(fetched) => {
                             locked(&came).push_back((number, fetched));
-                            helpers.begin();
-                            scope.spawn(|_| {
-                                let _done = OnDrop(|| helpers.done());
-                                decode_next(&Cx { budget, stop: team.cancelled() });
-                            });
+                            crew.call(pool, 1);
                         }
                         Err(error) => team.note(number, Err(error)),
                     }
@@ -187,7 +186,7 @@ impl Reader {
                 // All waves are fetched. The calling thread decodes those that no other thread has begun.
                 let own = || team.cancelled().check().and_then(|()| cx.check());
                 while decode_next(&Cx { budget, stop: &own }) {}
-                helpers.wait(team.cancelled(), cx)
+                crew.wait(team.cancelled(), cx)
             });
             team.result(interrupted)?;
         }

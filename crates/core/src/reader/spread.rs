@@ -1,22 +1,37 @@
 //! Distributes work over the threads of a pool, if there is enough of it.
 
 use super::Reader;
+use super::crew::with_crew;
 use crate::cx::{Cx, Stop};
 use crate::error::{Error, Result};
-use crate::parallel::{Cancelled, Helpers};
-use crate::pool;
+use crate::parallel::Cancelled;
+use crate::pool::{self, Busy};
 use rayon::ThreadPool;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The least work, in nanoseconds, for which the pool is woken. Waking it takes some 20 µs.
-const WORTH_WAKING: u64 = 150_000;
+/// The least work, in nanoseconds, for which the pool is woken. Until a thread that slept has its data, some 50 µs pass.
+const WORTH_WAKING: u64 = 200_000;
+/// The work for which one more thread is woken. Waking it costs the calling thread some microseconds.
+const WORK_OF_ONE: u64 = 80_000;
 /// The calling thread checks for interrupts after this much work, in nanoseconds, and after this many items, because
 /// each item may wait for a disk.
 const LISTEN_COST: u64 = 20_000_000;
 const LISTEN_ITEMS: usize = 256;
 /// Pieces of work for each thread, so that all threads are done at about the same time.
 const PIECES: usize = 16;
+/// The least work in a piece, in nanoseconds. Threads take pieces under a lock, and records are prefetched in a piece.
+const PIECE: u64 = 8_000;
+
+/// How many threads of a pool help a call that is one of `calls`. `decoders` is the number of threads that may decode
+/// one batch, with the calling thread.
+///
+/// All calls together use about as many threads as one alone: more would only take turns on the cores.
+fn helpers_for(cost: u64, pieces: usize, decoders: usize, calls: usize) -> usize {
+    let by_cost = usize::try_from(cost / WORK_OF_ONE).unwrap_or(usize::MAX);
+    let share = decoders / calls.max(1);
+    by_cost.min(pieces).min(share).saturating_sub(1)
+}
 
 impl Reader {
     /// The pool, if there is enough work, in at least two pieces, to be worth waking it.
@@ -37,7 +52,11 @@ impl Reader {
         cx: &Cx<'_>,
         work: impl Fn(&mut [T], &Cx<'_>) -> Result<()> + Sync + Send,
     ) -> Result<()> {
-        let Some(pool) = self.pool_for(cost, items.len()) else {
+        let pool = self.pool_for(cost, items.len());
+        let busy = pool.map(|_| Busy::begin());
+        let calls = busy.as_ref().map_or(1, |busy| busy.calls());
+        let helpers = helpers_for(cost, items.len(), self.decoders(), calls);
+        let Some(pool) = pool.filter(|_| helpers > 0) else {
             let most =
                 (items.len() as u64 * LISTEN_COST / cost.max(1)).clamp(1, LISTEN_ITEMS as u64) as usize;
             return items.chunks_mut(most).enumerate().try_for_each(|(number, piece)| {
@@ -48,10 +67,10 @@ impl Reader {
                 work(piece, cx)
             });
         };
-        let count = pool.current_num_threads();
-        let size = items.len().div_ceil(PIECES * (count + 1)).min(LISTEN_ITEMS);
+        let least = (items.len() as u64 * PIECE / cost.max(1)) as usize;
+        let size = items.len().div_ceil(PIECES * (helpers + 1)).max(least).clamp(1, LISTEN_ITEMS);
         let pieces = Mutex::new(items.chunks_mut(size).enumerate());
-        let team = Team::default();
+        let (team, budget) = (Team::default(), cx.budget);
         let work_on = |cx: &Cx<'_>| {
             // The lock is held only while a piece is taken.
             while let Some((number, piece)) = { locked(&pieces).next() } {
@@ -61,7 +80,14 @@ impl Reader {
                 }
             }
         };
-        let interrupted = team.run(pool, count, cx, work_on);
+        // Only this thread checks for interrupts. It also does so while it waits.
+        let help = || work_on(&Cx { budget, stop: team.cancelled() });
+        let interrupted = with_crew(&help, |crew| {
+            crew.call(pool, helpers);
+            let own = || team.cancelled().check().and_then(|()| cx.check());
+            work_on(&Cx { budget, stop: &own });
+            crew.wait(team.cancelled(), cx)
+        });
         team.result(interrupted)
     }
 }
@@ -96,30 +122,6 @@ impl Team {
         }
     }
 
-    /// Runs `work` in `count` threads of the pool and in this one, and waits for them. Only this thread checks for
-    /// interrupts. It also does so while it waits.
-    fn run(
-        &self,
-        pool: &ThreadPool,
-        count: usize,
-        cx: &Cx<'_>,
-        work: impl Fn(&Cx<'_>) + Sync + Send,
-    ) -> Result<()> {
-        let (budget, helpers) = (cx.budget, Helpers::new(count));
-        pool.in_place_scope(|scope| {
-            for _ in 0..count {
-                scope.spawn(|_| {
-                    // This also runs if the work panics. The scope passes the panic on.
-                    let _done = OnDrop(|| helpers.done());
-                    work(&Cx { budget, stop: &self.cancelled });
-                });
-            }
-            let own = || self.cancelled.check().and_then(|()| cx.check());
-            work(&Cx { budget, stop: &own });
-            helpers.wait(&self.cancelled, cx)
-        })
-    }
-
     /// The result of all work. If there are several errors, the one at the first position is returned, no matter which
     /// thread was faster.
     pub(super) fn result(self, interrupted: Result<()>) -> Result<()> {
@@ -128,15 +130,6 @@ impl Team {
             Some(error) => Err(error),
             None => interrupted,
         }
-    }
-}
-
-/// Calls a function when it is dropped, also by a panic.
-pub(super) struct OnDrop<F: Fn()>(pub(super) F);
-
-impl<F: Fn()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
     }
 }
 
@@ -170,6 +163,24 @@ mod tests {
             assert_eq!(result.unwrap_err().what(), "enough", "{threads} threads");
             assert!(items.contains(&0), "all of it was done, with {threads} threads");
         }
+    }
+
+    #[test]
+    fn as_many_threads_help_as_the_work_is_worth_and_other_calls_leave() {
+        let records = |count: u64| count * 600;
+        assert_eq!(
+            helpers_for(records(256), 256, 16, 1),
+            0,
+            "a small batch is done before a thread is awake"
+        );
+        assert_eq!(helpers_for(records(1000), 1000, 16, 1), 6);
+        assert_eq!(helpers_for(1 << 40, 1 << 20, 16, 1), 15);
+        assert_eq!(helpers_for(1 << 40, 1 << 20, 16, 4), 3);
+        assert_eq!(helpers_for(1 << 40, 3, 16, 1), 2, "no more threads than pieces");
+        for calls in [9, 16, 1000] {
+            assert_eq!(helpers_for(1 << 40, 1 << 20, 16, calls), 0, "{calls} calls have all cores");
+        }
+        assert_eq!(helpers_for(u64::MAX, usize::MAX, 1, 1), 0);
     }
 
     #[test]

@@ -1,0 +1,317 @@
+"""What becomes of the threads and processes of a `Loader`: when it is stopped, fails, forks or exits."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyrecord
+import pytest
+from anyrecord import Records
+from children import forked, python
+
+from . import loading
+from .loading import N, nothing_left_behind, numbers, write_numbers
+
+pytestmark = pytest.mark.framework
+
+KINDS: list[dict[str, Any]] = [{"threads": 3}, {"processes": 2}, {"processes": 1, "context": "fork"}]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    return anyrecord.open(write_numbers(tmp_path_factory.mktemp("loader") / "numbers.ffr"))
+
+
+def loader(*arguments: Any, **keywords: Any) -> Any:
+    from anyrecord.torch import Loader
+
+    return Loader(*arguments, **keywords)
+
+
+# Stopping
+
+
+def leave_a_loop(batches: Any) -> None:
+    for _ in batches:
+        break
+
+
+def fail_in_a_loop(batches: Any) -> None:
+    def loop() -> None:
+        for _ in batches:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        loop()
+
+
+def close(batches: Any) -> None:
+    it = iter(batches)
+    next(it)
+    it.close()
+    assert list(it) == []
+    it.close()
+
+
+def never_begin(batches: Any) -> None:
+    iter(batches)
+
+
+def leave_a_cycle(batches: Any) -> None:
+    it = iter(batches)
+    next(it)
+    cycle: list[Any] = [it]
+    cycle.append(cycle)
+    gone = weakref.ref(it)
+    del it, cycle
+    gc.collect()
+    assert gone() is None
+
+
+def run_to_the_end(batches: Any) -> None:
+    assert numbers(batches) == list(range(N))
+
+
+def close_from_another_thread(batches: Any) -> None:
+    it = iter(batches)
+    next(it)
+    thread = threading.Thread(target=it.close)
+    thread.start()
+    thread.join()
+    assert list(it) == []
+
+
+ENDS = [
+    leave_a_loop,
+    fail_in_a_loop,
+    close,
+    never_begin,
+    leave_a_cycle,
+    run_to_the_end,
+    close_from_another_thread,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_nothing_is_left_behind_however_it_ends(records: Records, kind: dict[str, Any]) -> None:
+    for end in ENDS:
+        with nothing_left_behind():
+            end(loader(records, 8, decode=int, **kind))
+
+
+def test_a_process_that_hangs_is_ended(records: Records) -> None:
+    with nothing_left_behind():
+        batches = iter(loader(records, 8, decode=loading.hangs, processes=2))
+        got: list[Any] = []
+        consumer = threading.Thread(target=lambda: got.extend(batches))
+        consumer.start()
+        while batches._pipeline is None:
+            pass
+        batches.close()
+        consumer.join()
+        assert got == []
+
+
+def test_a_consumer_that_waits_is_woken_by_close(records: Records) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def decode(record: bytes) -> int:
+        begun.set()
+        go_on.wait()
+        return int(record)
+
+    batches = iter(loader(records, 8, decode=decode, threads=1))
+    got: list[Any] = []
+    consumer = threading.Thread(target=lambda: got.extend(batches))
+    consumer.start()
+    begun.wait()
+    closer = threading.Thread(target=batches.close)
+    closer.start()
+    while not batches._pipeline.is_closed:
+        pass
+    go_on.set()
+    closer.join()
+    consumer.join()
+    assert got == []
+
+
+@pytest.mark.parametrize("arguments", ["", ", decode=int", ", collate='packed'"])
+def test_a_program_may_exit_in_the_middle(records: Records, arguments: str) -> None:
+    script = f"""if True:
+        import anyrecord.torch
+        batches = iter(anyrecord.torch.Loader({records.paths[0]!r}, 4{arguments}))
+        next(batches)
+        print("done")
+    """
+    assert python(script) == "done\n"
+
+
+def test_a_program_with_processes_may_exit_in_the_middle(records: Records) -> None:
+    script = f"""if True:
+        import anyrecord.torch
+        batches = iter(anyrecord.torch.Loader({records.paths[0]!r}, 4, decode=len, processes=2))
+        next(batches)
+        print("done")
+    """
+    assert python(script) == "done\n"
+
+
+# Errors
+
+
+FAILURES: list[tuple[Callable[[bytes], Any], type[Exception], str]] = [
+    (loading.fails_at_100, KeyError, "a hundred"),
+    (loading.stops_at_100, RuntimeError, "raised StopIteration"),
+]
+FAILURES_OF_PROCESSES: list[tuple[Callable[[bytes], Any], type[Exception], str]] = [
+    *FAILURES,
+    (loading.not_pickled_at_100, RuntimeError, "NotPickled: 1 and 2"),
+]
+
+
+@pytest.mark.parametrize("kind", [{"threads": 0}, {"threads": 1}, {"threads": 3}], ids=str)
+@pytest.mark.parametrize(("decode", "error", "message"), FAILURES)
+def test_an_error_of_decode_names_the_record(
+    records: Records, kind: dict[str, Any], decode: Any, error: type[Exception], message: str
+) -> None:
+    assert_named(records, kind, decode, error, message)
+
+
+@pytest.mark.parametrize(("decode", "error", "message"), FAILURES_OF_PROCESSES)
+def test_an_error_of_decode_in_a_process_names_the_record(
+    records: Records, decode: Any, error: type[Exception], message: str
+) -> None:
+    raised = assert_named(records, {"processes": 2}, decode, error, message)
+    assert "Traceback" in str(raised.__cause__)
+    assert "_at_100" in str(raised.__cause__), "the traceback of the process"
+
+
+def assert_named(
+    records: Records, kind: dict[str, Any], decode: Any, error: type[Exception], message: str
+) -> BaseException:
+    batches = loader(records[::-1], 8, decode=decode, **kind)
+    seen: list[list[int]] = []
+    with nothing_left_behind(), pytest.raises(error, match=message) as caught:
+        seen.extend(batches)
+    assert numbers(seen) == list(range(N - 1, 101, -1)), "the batches before it were delivered"
+    assert batches.state_dict()["position"] == 8 * len(seen)
+    assert f"in the function on record 100 of {records.paths[0]}, at position 49 of the view" in caught.value.__notes__
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [{"threads": 0}, {"threads": 2}, {"processes": 1}], ids=str)
+def test_an_error_of_collate_names_the_batch(records: Records, kind: dict[str, Any]) -> None:
+    with nothing_left_behind(), pytest.raises(ZeroDivisionError, match="in vain") as caught:
+        list(loader(records, 8, decode=int, collate=loading.fails_to_collate, **kind))
+    assert caught.value.__notes__ == [f"in collate on the batch that begins with record 96 of {records.paths[0]}"]
+
+
+def test_a_killed_process_is_an_error_that_names_it(records: Records) -> None:
+    seen: list[list[int]] = []
+    batches = loader(records, 8, decode=loading.dies_at_100, processes=2)
+    message = r"worker process \d+ of the loader was killed by SIGKILL"
+    with nothing_left_behind(), pytest.raises(RuntimeError, match=message):
+        seen.extend(batches)
+    # The batches of the other process are before and after it.
+    assert numbers(seen) == list(range(8 * len(seen)))
+    assert 8 * len(seen) <= 96
+
+
+def test_a_sample_that_cannot_be_sent_is_an_error(records: Records) -> None:
+    with nothing_left_behind(), pytest.raises(Exception, match=r"(?i)pickle") as caught:
+        list(loader(records, 8, decode=loading.lambda_at_100, processes=1))
+    assert "in collate on the batch that begins with record 96" in caught.value.__notes__[0]
+
+
+def test_an_error_does_not_keep_the_batch_alive(records: Records) -> None:
+    """The error's traceback has frames of the loader's thread, and these have the batch."""
+    batches = iter(loader(records, 8, decode=loading.fails_at_100, threads=2))
+    next(batches)
+    pipeline = weakref.ref(batches._pipeline)
+    with pytest.raises(KeyError):
+        list(batches)
+    gc.disable()
+    try:
+        del batches
+        assert pipeline() is None, "a cycle"
+    finally:
+        gc.enable()
+
+
+def test_closed_records_are_an_error(tmp_path: Path) -> None:
+    records = anyrecord.open(write_numbers(tmp_path / "a.ffr"))
+    batches = loader(records, 8)
+    records.close()
+    with nothing_left_behind(), pytest.raises(anyrecord.ClosedError):
+        list(batches)
+
+
+# Fork
+
+
+def test_an_iterator_cannot_be_used_after_a_fork_but_the_loader_can(records: Records) -> None:
+    batches = loader(records, 8, decode=int, threads=2)
+    it = iter(batches)
+    first = next(it)
+
+    def in_child() -> tuple[str, list[int]]:
+        try:
+            next(it)
+        except RuntimeError as error:
+            text = str(error)
+        it.close()
+        return text, numbers(batches)
+
+    text, of_child = forked(in_child)
+    assert "belongs to the parent process" in text
+    assert of_child == list(range(N))
+    assert first + numbers(it) == list(range(N))
+
+
+# Processes
+
+
+def test_batches_of_processes_come_in_order_in_every_form(records: Records) -> None:
+    with nothing_left_behind():
+        lists = loader(records, 8, decode=int, processes=2, shuffle=True, seed=1)
+        assert numbers(lists) == loading.order(N)
+        assert lists.state_dict() == loader_at_the_end(records)
+        joined = next(iter(loader(records[8:], 3, decode=loading.tensor, collate="jagged", processes=1)))
+        assert [row.tolist() for row in joined.unbind()] == [[8, 8, 8], [9], [10, 10]]
+        collated = list(loader(records, 64, decode=loading.pair, collate="tensors", processes=2))
+        assert [x for batch in collated for x in batch["number"].tolist()] == list(range(N))
+        assert list(loader(records, 64, collate=len, processes=2)) == [64, 64, N - 128]
+
+
+def loader_at_the_end(records: Records) -> dict[str, int]:
+    batches = loader(records, 16, shuffle=True, seed=1)
+    list(batches)
+    state: dict[str, int] = batches.state_dict()
+    return state
+
+
+def test_processes_take_batches_that_are_larger_than_those_before(tmp_path: Path) -> None:
+    sizes = [10, 3_000_000, 20, 0, 5_000_000, 1, 0, 7_000_000]
+    with anyrecord.create(tmp_path / "a.ffr", durable=False) as out:
+        out.write_many(bytes(size) for size in sizes)
+    with nothing_left_behind():
+        assert numbers(loader(tmp_path / "a.ffr", 1, decode=len, processes=2)) == sizes
+
+
+def test_processes_leave_damaged_records_out(tmp_path: Path) -> None:
+    data = bytearray(write_numbers(tmp_path / "a.ffr").read_bytes())
+    data[data.rindex(b"100101102") - 1] ^= 1  # record 99
+    (tmp_path / "a.ffr").write_bytes(data)
+    records = anyrecord.open(tmp_path / "a.ffr", on_error="skip")
+    with pytest.warns(anyrecord.DamageWarning), pytest.raises(KeyError) as caught:
+        list(loader(records, 8, decode=loading.fails_at_100, processes=1))
+    assert caught.value.__notes__[0].startswith("in the function on record 100 of")
+    opened = anyrecord.open(tmp_path / "a.ffr", on_error="skip")
+    with pytest.warns(anyrecord.DamageWarning):
+        got = numbers(loader(opened, 1, decode=int, processes=1))
+    assert got == [i for i in range(N) if i != 99]
