@@ -27,7 +27,6 @@ def write(job: Job) -> None:
 
 
 def reader(job: Job) -> Callable[[], Iterator[Any]]:
-    import torch.utils.data  # noqa: F401 - imported before the clock runs
     from array_record.python.array_record_data_source import ArrayRecordDataSource
 
     def read() -> Iterator[Any]:

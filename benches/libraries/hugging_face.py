@@ -47,7 +47,6 @@ class Columns:
 
 def reader(job: Job) -> Callable[[], Iterator[Any]]:
     import datasets
-    import torch.utils.data  # noqa: F401 - imported before the clock runs
 
     def read() -> Iterator[Any]:
         data = datasets.Dataset.from_file(str(Path(job.folder) / FILE)).with_format("arrow")

@@ -105,11 +105,18 @@ class Job:
         """
         order = array.array("q")
         for batch in batches:
-            order.extend(pictures.numbers(*batch) if self.pictures else map(self._checked, batch))
+            order.extend(pictures.numbers(*batch) if self.pictures else map(self._checked, self._cut(batch)))
         if missing := self.count - len(set(order)):
             raise SystemExit(f"{missing} of {self.count} samples did not arrive")
         near = sum(abs(a - b) * 200 < self.count for a, b in itertools.pairwise(order))
         return {"repeated": len(order) - self.count, "near": near / len(order)}
+
+    def _cut(self, batch: Any) -> list[bytes]:
+        """A batch as a list of bytes. One that came as a tensor has rows that are as long as the longest sample."""
+        if isinstance(batch, list):
+            return batch
+        rows = [row.tobytes() for row in batch.numpy()]
+        return [row[: self.size(int.from_bytes(row[:NUMBER_BYTES], "little"))] for row in rows]
 
     def _checked(self, sample: bytes) -> int:
         """The number of a sample."""

@@ -36,7 +36,7 @@ def write(job: Job) -> None:
 
 @dataclass
 class Rows:
-    """Opens the data set in each process: one that was opened before a fork does not work."""
+    """Opens the data set in each worker process: its threads do not survive a fork."""
 
     path: str
     count: int
@@ -56,11 +56,8 @@ class Rows:
 
 def reader(job: Job) -> Callable[[], Iterator[Any]]:
     import lance  # noqa: F401 - imported before the clock runs
-    import torch.utils.data  # noqa: F401
 
     def read() -> Iterator[Any]:
-        # Its threads do not survive a fork.
-        options = {"multiprocessing_context": "spawn"} if job.workers else {}
-        yield from through_torch.epoch(Rows(str(Path(job.folder) / FOLDER), job.count), job, **options)
+        yield from through_torch.epoch(Rows(str(Path(job.folder) / FOLDER), job.count), job)
 
     return read

@@ -15,7 +15,6 @@ __all__ = ["reader", "version", "write"]
 
 def reader(job: Job) -> Callable[[], Iterator[Any]]:
     import anyrecord
-    import torch.utils.data  # noqa: F401 - imported before the clock runs
 
     def read() -> Iterator[Any]:
         with anyrecord.open(str(Path(job.folder) / name(job))) as records:

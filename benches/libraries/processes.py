@@ -23,15 +23,14 @@ ROOT = Path(__file__).parents[2]
 
 
 @cache
-def python_with(package: str) -> str | None:
-    """A Python that has a package: what LOADER_PEERS names, or `make` made for other libraries, or this one."""
-    pythons = [
-        os.environ.get("LOADER_PEERS"),
-        str(Path(sys.prefix) / "loader-peers" / "bin" / "python"),
-        sys.executable,
-    ]
+def python_with(package: str, *, here: bool = False) -> str | None:
+    """A Python that has a package: what LOADER_PEERS names, or `make` made for other libraries, or this one.
+
+    `here`: only this one.
+    """
+    others = [os.environ.get("LOADER_PEERS"), str(Path(sys.prefix) / "loader-peers" / "bin" / "python")]
     question = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
-    for python in filter(None, pythons):
+    for python in filter(None, [sys.executable] if here else [*others, sys.executable]):
         if shutil.which(python) and subprocess.run([python, "-c", question], check=False).returncode == 0:
             return python
     return None

@@ -9,11 +9,9 @@ from benches.libraries.job import Job
 from benches.libraries.pictures import Collate
 
 
-def epoch(data: Any, job: Job, **options: Any) -> Iterator[Any]:
+def epoch(data: Any, job: Job) -> Iterator[Any]:
     """All batches in a random order. `data.__getitems__(numbers)` returns a list of bytes."""
     from torch.utils.data import DataLoader
 
     collate = Collate(list, job.pictures)
-    yield from DataLoader(
-        data, batch_size=job.batch, shuffle=True, num_workers=job.workers, collate_fn=collate, **options
-    )
+    yield from DataLoader(data, batch_size=job.batch, shuffle=True, num_workers=job.workers, collate_fn=collate)
