@@ -71,7 +71,7 @@ class Job:
 
     @cached_property
     def _pool(self) -> bytes:
-        return random.Random(7).randbytes(8_000_000 + int(self.sample_bytes * (1 + self.spread)))
+        return random.Random(7).randbytes(8_000_000 + round(self.sample_bytes * (1 + self.spread)))
 
     @cached_property
     def _pictures(self) -> list[bytes]:
@@ -80,7 +80,7 @@ class Job:
     def size(self, number: int) -> int:
         """The bytes of a sample that is no picture."""
         share = (number * 2_246_822_519 >> 7) % 1001 / 500 - 1
-        return int(self.sample_bytes * (1 + self.spread * share))
+        return round(self.sample_bytes * (1 + self.spread * share))
 
     def sample(self, number: int) -> bytes:
         """A sample: its number, then random bytes or a picture. It is the same in every run."""

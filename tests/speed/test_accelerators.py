@@ -53,6 +53,26 @@ def test_without_a_gpu_the_benchmark_says_so(
     assert "there is no GPU that PyTorch can use" in capsys.readouterr().out
 
 
+@pytest.mark.framework
+def test_records_on_their_way_to_a_device_are_checked_and_timed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device is the processor here: everything runs but the copy."""
+    import torch
+
+    monkeypatch.setattr(gpu, "DEVICE", "cpu")
+    monkeypatch.setattr(gpu, "SECONDS", 0.01)
+    monkeypatch.setattr(gpu, "plain_copy", lambda batch_bytes: 10.0)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    found = gpu.measure(Run(tmp_path, rounds=1, quick=True), "100 KB", 10_000, 3_000_000)
+    assert set(found["formats"]) == {"FFRecord", "ArrayRecord"}
+    for rows in found["formats"].values():
+        assert rows[gpu.DEFAULT]["epochs"] > 0
+    assert found["bare"] == 10.0
+    assert list(tmp_path.iterdir()) == []
+    assert "goal 90% of the copy" in capsys.readouterr().out
+
+
 def test_the_share_of_a_plain_copy_is_compared_with_the_goal(capsys: pytest.CaptureFixture[str]) -> None:
     def rows(default: float, best: float) -> dict[str, dict[str, float]]:
         return {
