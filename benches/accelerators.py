@@ -310,12 +310,13 @@ def report(workload: Workload, found: dict[str, Any]) -> None:
     rate = workload.batch_bytes / workload.computation_seconds
     rows = []
     for name, row in found.items():
-        rows.append((name, [str(row["accelerators"]), number(row["accelerators"] * rate / 1e9)]))
+        one = f"{row['tried']['1']:.0%}"
+        rows.append((name, [str(row["accelerators"]), number(row["accelerators"] * rate / 1e9), one]))
     title = (
         f"{workload.name}: batches of {workload.batch} records of {workload.record_bytes:,} bytes, "
         f"{workload.computation_seconds * 1e3:g} ms of computing each"
     )
-    show(title, ["accelerators", "GB/s"], rows)
+    show(title, ["busy accelerators", "GB/s", "a single one computes"], rows)
     ours = [row["accelerators"] for name, row in found.items() if name.startswith("anyrecord")]
     others = [row["accelerators"] for name, row in found.items() if not name.startswith("anyrecord")]
     if others and max(others):
