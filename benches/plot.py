@@ -182,14 +182,15 @@ def gpu(found: Any, path: Path) -> None:
 
 def accelerators(found: Any, path: Path) -> None:
     """How many accelerators are busy: a panel for each workload, a bar for each loader."""
-    figure, panels = canvas(len(found), 11, 2.6)
+    figure, panels = canvas(len(found), 11, 4)
     for panel, (workload, rows) in zip(panels, found.items(), strict=True):
         names = list(reversed(rows))
         counts = [rows[name]["accelerators"] for name in names]
         colors = [OURS if name.startswith("anyrecord") else OTHERS[0] for name in names]
         bars = panel.barh(range(len(names)), counts, color=colors)
         panel.bar_label(bars, [str(count) for count in counts])
-        panel.set_yticks(range(len(names)), names if panel is panels[0] else [""] * len(names))
+        labels = [name.replace(", ", ",\n") for name in names]
+        panel.set_yticks(range(len(names)), labels if panel is panels[0] else [""] * len(names))
         panel.set_title(workload)
         panel.set_xlabel("busy accelerators")
     save(figure, path)
