@@ -9,7 +9,7 @@ STAMPS := $(VENV)/.stamps
 S3S    := 0.14.1
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
-.PHONY: help demo test check bench bench-remote fuzz coverage loom valgrind crash-test clean lint rust-tests python-tests \
+.PHONY: help demo test check bench bench-loaders bench-remote fuzz coverage loom valgrind crash-test clean lint rust-tests python-tests \
         instructions instructions-baseline
 
 help:  ## this list
@@ -26,7 +26,10 @@ check: lint rust-tests  ## the inner loop: no frameworks
 bench: $(STAMPS)/bench  ## speed beside the peers, everything that is claimed, in a quarter of an hour; BENCH=--quick: in minutes
 	$(BIN)/python -m benches $(BENCH)
 
-bench-remote: $(STAMPS)/build $(STAMPS)/s3s-$(S3S) $(STAMPS)/remote-peers  ## an epoch from an object store and uploads to it, beside other libraries; large downloads
+bench-loaders: $(STAMPS)/frameworks $(STAMPS)/loader-peers  ## a shuffled epoch in PyTorch beside other loaders; large downloads, most of an hour
+	$(BIN)/python -m benches loaders $(BENCH)
+
+bench-remote: $(STAMPS)/build $(STAMPS)/s3s-$(S3S) $(STAMPS)/loader-peers  ## an epoch from an object store and uploads to it, beside other libraries; large downloads
 	$(BIN)/python -m benches remote upload $(BENCH)
 
 fuzz: $(STAMPS)/build $(STAMPS)/fuzz  ## attack every parser with AddressSanitizer for FUZZ_SECONDS (900) altogether
@@ -102,10 +105,11 @@ $(STAMPS)/bench: $(STAMPS)/build requirements/bench.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt
 	@touch $@
 
-# Libraries that read from object stores. They need an environment of their own, which the benchmark looks for there.
-$(STAMPS)/remote-peers: $(STAMPS)/venv requirements/remote-bench.txt
-	$(PYTHON) -m venv $(VENV)/remote-peers
-	$(VENV)/remote-peers/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/remote-bench.txt
+# Other loaders, for local files and for object stores. They need an environment of their own, which the benchmarks look
+# for there. FFCV has to be compiled: it is measured if it is there.
+$(STAMPS)/loader-peers: $(STAMPS)/venv requirements/loader-peers.txt
+	$(PYTHON) -m venv $(VENV)/loader-peers
+	$(VENV)/loader-peers/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/loader-peers.txt
 	@touch $@
 
 # The object stores that tests start on 127.0.0.1, and another client for them.

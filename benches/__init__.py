@@ -10,7 +10,10 @@
 | `baseline` | the committed counts of instructions, which `make instructions` compares with |
 | `codecs`, `opening`, `larger`, `cold`, `shards`, `cores`, `callers` | one question each |
 | `in_place`, `order`, `conversion` | one question each, too |
-| `remote`, `far_store`, `loaders` | a shuffled epoch from an object store; its slow link; the libraries |
+| `remote`, `far_store` | a shuffled epoch from an object store; its slow link |
+| `loaders` | a shuffled epoch in PyTorch from local files |
+| `libraries` | the libraries of both, each in a process of its own |
+| `gpu`, `accelerators` | records to a GPU; how many simulated accelerators are kept busy |
 | `upload` | writing to an object store, beside local files that are uploaded |
 | `store`, `ours`, `peers` | the base class of a store; anyrecord; the other libraries |
 | `elsewhere` | figures of libraries that cannot be installed here |

@@ -6,8 +6,11 @@ import argparse
 import importlib
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from benches import plot
 from benches.results import LATEST, Run, continued
 
 BENCHMARKS = {
@@ -25,8 +28,19 @@ BENCHMARKS = {
     "conversion": "one large file converted to another format",
     "cache": "the second epoch from the local cache of remote files, beside local files",
     "remote": "a shuffled epoch from an object store, beside libraries that download shards",
+    "loaders": "a shuffled epoch in PyTorch from local files, beside other loaders",
+    "gpu": "random records to the memory of a GPU, beside a plain copy",
+    "accelerators": "how many simulated accelerators one machine keeps busy, as MLPerf Storage counts them",
     "upload": "writing to an object store, beside writing local files and uploading them",
 }
+
+
+def draw(name: str, found: Any, saved: Path) -> None:
+    """Draws the picture of a benchmark that has one, beside the saved results, if matplotlib is there."""
+    if find_spec("matplotlib") is not None and name in plot.PICTURES:
+        path = saved.with_name(f"{saved.stem}-{name}.svg")
+        plot.PICTURES[name](found, path)
+        print(f"picture: {path}\n")
 
 
 def main() -> None:
@@ -68,6 +82,7 @@ def main() -> None:
             if found is not None:
                 results.add(name, found)
                 results.save(arguments.save)
+                draw(name, found, arguments.save)
     print(f"{(time.perf_counter() - begin) / 60:.1f} minutes; saved in {arguments.save}")
 
 

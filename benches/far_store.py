@@ -15,8 +15,8 @@ from pathlib import Path
 
 from anyrecord import _core
 
-from benches.loaders import ours
-from benches.loaders.job import ACCESS_KEY, BUCKET, SECRET_KEY
+from benches.libraries import ours
+from benches.libraries.job import ACCESS_KEY, BUCKET, SECRET_KEY
 
 ROUND_TRIP_MILLISECONDS = 20
 BYTES_PER_SECOND = 125_000_000

@@ -55,6 +55,11 @@ LINK_SHARE = 0.8
 LINK_BYTES = 1.1
 """How many times the bytes of the records may come over the link for it, at most."""
 
+GPU_SHARE = {"4 KB": 0.63, "100 KB": 0.9, "1 MB": 0.9}
+"""How fast random records should come to a GPU, at least, by their size. 1 is a copy from pinned memory."""
+BUSY = 0.9
+"""How much of the time a simulated accelerator has to compute, as MLPerf Storage asks for most of its workloads."""
+
 
 def goal(ours: str, against: str, way: str, workload: str) -> float | None:
     """The least ratio that is the goal. None if there is no goal."""

@@ -2,6 +2,7 @@
 
 python -m benches.plot benches/results/NAME.json              # writes docs/images/*.svg, and figures to docs/speed.md
 python -m benches.plot benches/results/NAME.json --markdown   # prints the table of the README
+python -m benches.plot benches/results/NAME.json --pictures FOLDER    # writes only the pictures, such as those of a GPU
 """
 
 from __future__ import annotations
@@ -37,11 +38,16 @@ def main() -> None:
     )
     parser.add_argument("results", nargs="?", type=Path, default=LATEST)
     parser.add_argument("--markdown", action="store_true", help="print the table of the README and draw nothing")
+    parser.add_argument("--pictures", type=Path, help="a folder: write only the pictures, there")
     parser.add_argument("--docs", type=Path, default=DOCS, help="the folder of documentation that is written to")
     arguments = parser.parse_args()
     results = load(arguments.results)
     if arguments.markdown:
         print(short_summary(results))
+        return
+    if arguments.pictures:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
+        print(f"wrote {', '.join(str(path) for path in draw(results, arguments.pictures))}")
         return
     images = arguments.docs / "images"
     images.mkdir(parents=True, exist_ok=True)
@@ -54,7 +60,7 @@ def main() -> None:
 
 def draw(results: Results, images: Path) -> Iterable[Path]:
     """Draws every picture that the results have figures for."""
-    for name, picture in {"stores": stores, "curve": curve, "cores": cores}.items():
+    for name, picture in PICTURES.items():
         found = results.found(name)
         if found:
             path = images / f"{name}.svg"
@@ -148,6 +154,49 @@ def cores(found: Any, path: Path) -> None:
     panel.set_ylim(bottom=0)
     panel.legend(frameon=False)
     save(figure, path)
+
+
+def gpu(found: Any, path: Path) -> None:
+    """GB/s to the device by the size of records: a bar for each format, and a line at what a plain copy reaches."""
+    from benches.gpu import DEFAULT
+
+    sizes = found["sizes"]
+    formats = list(next(iter(sizes.values()))["formats"])
+    figure, (panel,) = canvas(1, 5.5, 3.4)
+    width = 0.8 / len(formats)
+    for turn, (name, color) in enumerate(zip(formats, (OURS, *OTHERS), strict=False)):
+        places = [at + (turn - (len(formats) - 1) / 2) * width for at in range(len(sizes))]
+        rates = [row["formats"][name][DEFAULT]["steady"] for row in sizes.values()]
+        bars = panel.bar(places, rates, width * 0.9, color=color, label=name)
+        panel.bar_label(bars, [f"{rate:.0f}" for rate in rates])
+    bare = max(row["bare"] for row in sizes.values())
+    panel.axhline(bare, color="#334155", linestyle="--", linewidth=1, label=f"plain copy, {bare:.0f}")
+    panel.set_xticks(range(len(sizes)), list(sizes))
+    panel.set_xlabel("bytes of a record")
+    panel.set_ylabel("GB/s to the device")
+    panel.set_title(found["gpu"])
+    panel.set_ylim(0, bare * 1.3)
+    panel.legend(frameon=False, loc="upper left", ncols=3)
+    save(figure, path)
+
+
+def accelerators(found: Any, path: Path) -> None:
+    """How many accelerators are busy: a panel for each workload, a bar for each loader."""
+    figure, panels = canvas(len(found), 11, 4)
+    for panel, (workload, rows) in zip(panels, found.items(), strict=True):
+        names = list(reversed(rows))
+        counts = [rows[name]["accelerators"] for name in names]
+        colors = [OURS if name.startswith("anyrecord") else OTHERS[0] for name in names]
+        bars = panel.barh(range(len(names)), counts, color=colors)
+        panel.bar_label(bars, [str(count) for count in counts])
+        labels = [name.replace(", ", ",\n") for name in names]
+        panel.set_yticks(range(len(names)), labels if panel is panels[0] else [""] * len(names))
+        panel.set_title(workload)
+        panel.set_xlabel("busy accelerators")
+    save(figure, path)
+
+
+PICTURES = {"stores": stores, "curve": curve, "cores": cores, "gpu": gpu, "accelerators": accelerators}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ bytes a second, and that counts bytes and requests.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -18,9 +17,10 @@ from typing import Any
 
 from benches.far_store import BYTES_PER_SECOND, ROUND_TRIP_MILLISECONDS, FarStore, far_store, server_program
 from benches.goals import LINK_BYTES, LINK_SHARE, times, verdict
-from benches.loaders import link
-from benches.loaders.job import Job, environment
-from benches.loaders.ours import shuffle_options
+from benches.libraries import link
+from benches.libraries.job import Job
+from benches.libraries.ours import shuffle_options
+from benches.libraries.processes import ask, python_with
 from benches.results import Run
 from benches.tables import number, show
 
@@ -31,10 +31,7 @@ FULL_FROM = 32_000
 SHARD_BYTES = 64_000_000
 WORKERS = (0, 2, 4)
 """Worker processes of the other libraries. The first round tries all, the others only the fastest."""
-SECONDS = 300
-"""A library that takes longer than this is left out."""
 INSTALL = "make bench-remote installs what is missing"
-ROOT = Path(__file__).parents[1]
 LINK = f"the link itself, {link.CONNECTIONS} connections"
 COLUMNS = ("records/s", "MB/s", "of the link", "bytes", "requests/GB", "CPU s/GB", "near", "anyrecord is")
 
@@ -74,19 +71,13 @@ def loaders(job: Job) -> list[Loader]:
 
 
 def placed(loader: Loader) -> Loader | None:
-    """The loader with a Python that has its package: what REMOTE_PEERS names, or `make bench-remote` made, or this."""
-    pythons = [
-        os.environ.get("REMOTE_PEERS"),
-        str(Path(sys.prefix) / "remote-peers" / "bin" / "python"),
-        sys.executable,
-    ]
-    question = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({loader.package!r}) is None)"
-    for python in filter(None, pythons):
-        if shutil.which(python) and subprocess.run([python, "-c", question], check=False).returncode == 0:
-            loader.python = python
-            return loader
-    print(f"# {loader.name} is not installed: {INSTALL}")
-    return None
+    """The loader with a Python that has its package."""
+    python = python_with(loader.package)
+    if python is None:
+        print(f"# {loader.name} is not installed: {INSTALL}")
+        return None
+    loader.python = python
+    return loader
 
 
 def main(run: Run) -> dict[str, Any] | None:
@@ -151,7 +142,7 @@ def write(run: Run, store: FarStore, loader: Loader, job: Job) -> dict[str, int]
     """Writes the data set in the format of a library. Returns the keys and sizes of its objects."""
     folder = run.folder / "written"
     folder.mkdir()
-    ask(loader, "write", placed_in(job, loader, folder))
+    ask(loader.python, loader.module, "write", placed_in(job, loader, folder))
     return store.upload(folder, loader.prefix)
 
 
@@ -161,7 +152,7 @@ def read(run: Run, store: FarStore, loader: Loader, job: Job, workers: int) -> d
     folder.mkdir()
     store.counts()
     try:
-        answer = ask(loader, "read", placed_in(job, loader, folder, workers))
+        answer = ask(loader.python, loader.module, "read", placed_in(job, loader, folder, workers))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         if loader.is_ours:
             raise
@@ -196,30 +187,6 @@ def figures(job: Job, row: dict[str, float], received: int, requests: int) -> di
 
 def placed_in(job: Job, loader: Loader, folder: Path, workers: int = 0) -> Job:
     return replace(job, prefix=loader.prefix, folder=str(folder), workers=workers, full_shuffle=loader.full_shuffle)
-
-
-def ask(loader: Loader, task: str, job: Job) -> dict[str, Any]:
-    """Runs a child process and returns its answer."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    # The child and its worker processes are a group, so all of them can be ended.
-    child = subprocess.Popen(
-        [loader.python, "-m", "benches.loaders", loader.module, task, job.to_json()],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**environment(job.endpoint), "PYTHONPATH": os.pathsep.join(paths)},
-        start_new_session=True,
-    )
-    try:
-        out, errors = child.communicate(timeout=SECONDS)
-    except BaseException:
-        os.killpg(child.pid, 9)
-        child.communicate()
-        raise
-    if child.returncode != 0:
-        raise RuntimeError(f"{loader.name} ended with status {child.returncode}:\n{errors[-2000:]}")
-    answer: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return answer
 
 
 def report(name: str, job: Job, found: dict[str, Any], measured: list[Loader]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benches import loaders
 from benches.goals import times
 from benches.ratios import FASTEST, ratios
 from benches.remote import COLUMNS
@@ -40,6 +41,8 @@ TITLES = {
     "stores": "How long a read takes in each store",
     "curve": "How long a read takes by the number of records in the file",
     "cores": "Batches decoded by several threads",
+    "gpu": "Random records to the memory of a GPU",
+    "accelerators": "Simulated accelerators that are kept busy",
 }
 
 
@@ -104,6 +107,8 @@ def paragraphs(results: Results, pictures: dict[str, Path]) -> Iterator[str]:
         yield from tables_of_opening(results)
     if results.found("remote"):
         yield from tables_of_remote(results)
+    if results.found("loaders"):
+        yield from tables_of_loaders(results)
 
 
 def tables_of_stores(results: Results) -> Iterator[str]:
@@ -146,3 +151,11 @@ def tables_of_remote(results: Results) -> Iterator[str]:
         versions = ", ".join(dict.fromkeys(row["version"] for row in found["rows"].values()))
         yield f"{found['records']:,} records of {size}; {versions}."
         yield markdown(COLUMNS, table_of_loaders(found))
+
+
+def tables_of_loaders(results: Results) -> Iterator[str]:
+    yield "### A shuffled epoch in PyTorch"
+    for name, found in results.found("loaders").items():
+        versions = ", ".join(dict.fromkeys(row["version"] for row in found["rows"].values()))
+        yield f"{found['records']:,} samples, {name}, batches of {found['batch']}; {versions}."
+        yield markdown(loaders.columns(found), loaders.table(found))

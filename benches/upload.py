@@ -18,8 +18,8 @@ from typing import Any
 from benches.children import ask
 from benches.far_store import near_store, server_program
 from benches.goals import times, verdict
-from benches.loaders import ours
-from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
+from benches.libraries import ours
+from benches.libraries.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
 from benches.results import Run
 from benches.tables import number, show
 

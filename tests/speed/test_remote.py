@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benches.loaders.job import Job
+from benches.libraries.job import Job
 from benches.remote import figures, table
 
 JOB = Job("data", 200, 1000, 50_000, "http://127.0.0.1:1", "")

@@ -7,7 +7,7 @@ import hmac
 from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit
 
-from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
+from benches.libraries.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
 
 VALID_SECONDS = 24 * 3600
 

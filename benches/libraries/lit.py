@@ -1,11 +1,13 @@
-"""LitData: a thread downloads chunks ahead, and samples are read from them."""
+"""LitData: samples are read from chunks, which a thread downloads ahead if they are remote."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from typing import Any
 
-from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
+from benches.libraries.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
+from benches.libraries.pictures import Collate
 
 CHUNKS_AHEAD = 8
 
@@ -26,15 +28,20 @@ def write(job: Job) -> None:
     )
 
 
-def reader(job: Job) -> Callable[[], Iterator[list[bytes]]]:
+def reader(job: Job) -> Callable[[], Iterator[Any]]:
     from litdata import StreamingDataLoader, StreamingDataset
     from litdata.streaming import downloader
 
     # Its fastest client refuses servers without TLS, and no option of LitData allows them.
     downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
 
-    def read() -> Iterator[list[bytes]]:
-        data = StreamingDataset(
+    def read() -> Iterator[Any]:
+        data = StreamingDataset(job.folder, shuffle=True) if job.is_local else remote(job)
+        collate = Collate(as_list, job.pictures)
+        yield from StreamingDataLoader(data, batch_size=job.batch, num_workers=job.workers, collate_fn=collate)
+
+    def remote(job: Job) -> StreamingDataset:
+        return StreamingDataset(
             f"s3://{BUCKET}/{job.prefix}",
             cache_dir=job.folder,
             shuffle=True,
@@ -46,7 +53,6 @@ def reader(job: Job) -> Callable[[], Iterator[list[bytes]]]:
                 "region_name": REGION,
             },
         )
-        yield from StreamingDataLoader(data, batch_size=job.batch, num_workers=job.workers, collate_fn=as_list)
 
     return read
 

@@ -1,4 +1,4 @@
-"""anyrecord: fetches records from the store as they are needed, without a local copy."""
+"""anyrecord: from a store, it fetches records as they are needed, without a local copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from benches.loaders.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
+from benches.libraries.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Job
 
 BLOCK_BYTES, BLOCK_RECORDS = 256_000, 10
 """A block has at least so many bytes and records."""
@@ -36,13 +36,16 @@ def write(job: Job) -> None:
 def reader(job: Job) -> Callable[[], Iterator[list[bytes]]]:
     import anyrecord
 
-    url = f"s3://{BUCKET}/{job.prefix}/train{Path(job.prefix).suffix}@{job.shards}"
-
     def read() -> Iterator[list[bytes]]:
-        with anyrecord.open(url, storage=storage(job.endpoint)) as records:
+        with anyrecord.open(f"s3://{BUCKET}/{job.prefix}/{name(job)}", storage=storage(job.endpoint)) as records:
             yield from records.shuffle(seed=1, **shuffle_options(job)).batches(job.batch)
 
     return read
+
+
+def name(job: Job) -> str:
+    """The name of the data set in its folder."""
+    return f"train{Path(job.prefix).suffix}@{job.shards}"
 
 
 def shuffle_options(job: Job) -> dict[str, int]:

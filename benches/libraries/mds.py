@@ -1,11 +1,13 @@
-"""MosaicML Streaming: a thread downloads shards in the order of their first use, and samples are read from them."""
+"""MosaicML Streaming: samples are read from shards. A thread downloads remote ones in the order of their use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from typing import Any
 
-from benches.loaders.job import BUCKET, Job
+from benches.libraries.job import BUCKET, Job
+from benches.libraries.pictures import Collate
 
 
 def version() -> str:
@@ -20,25 +22,27 @@ def write(job: Job) -> None:
             out.write({"sample": sample})
 
 
-def reader(job: Job) -> Callable[[], Iterator[list[bytes]]]:
+def reader(job: Job) -> Callable[[], Iterator[Any]]:
     from streaming import StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
     from torch.utils.data import DataLoader
 
     clean_stale_shared_memory()
 
-    def read() -> Iterator[list[bytes]]:
+    def read() -> Iterator[Any]:
         data = StreamingDataset(
-            remote=f"s3://{BUCKET}/{job.prefix}",
+            remote=None if job.is_local else f"s3://{BUCKET}/{job.prefix}",
             local=job.folder,
             shuffle=True,
             batch_size=job.batch,
             predownload=job.count,  # as far ahead as it can
         )
-        # Forked workers would share the connection that the index came over, and get each other's bytes.
-        for stream in data.streams:
-            stream._downloader.clean_up()
-        yield from DataLoader(data, batch_size=job.batch, num_workers=job.workers, collate_fn=as_list)
+        if not job.is_local:
+            # Forked workers would share the connection that the index came over, and get each other's bytes.
+            for stream in data.streams:
+                stream._downloader.clean_up()
+        collate = Collate(as_list, job.pictures)
+        yield from DataLoader(data, batch_size=job.batch, num_workers=job.workers, collate_fn=collate)
 
     return read
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from benches.loaders.signed import signed_url
+from benches.libraries.signed import signed_url
 
 CONNECTIONS = 16
 RANGE_BYTES = 4 << 20
