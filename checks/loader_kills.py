@@ -33,7 +33,7 @@ SHORT_KILLS = 3
 MOST_STEPS = 14
 """A job is killed after at most so many steps."""
 SHARED = Path("/dev/shm")
-MARK = f"ANYRECORD_CHECK={os.getpid()}.{time.time_ns()}"
+MARK = ("ANYRECORD_CHECK", f"{os.getpid()}.{time.time_ns()}")
 """A variable in the environment of all processes that descend from this one."""
 
 
@@ -100,7 +100,7 @@ class Killed:
             with anyrecord.create(paths[-1]) as out:
                 out.write_many(b"%08d%s" % (i, b"." * (i % 900)) for i in range(half, RECORDS, 2))
         # Processes are forked from one that has loaded PyTorch, which takes longer than a life.
-        os.environ.update([MARK.split("=")])
+        os.environ.update([MARK])
         context: Any = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["torch", "torch.distributed", "anyrecord.torch", "checks.loader_kills"])
         chance = random.Random(11)
@@ -168,7 +168,7 @@ def marked_processes() -> set[int]:
     found = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            is_marked = MARK.encode() in (folder / "environ").read_bytes()
+            is_marked = "=".join(MARK).encode() in (folder / "environ").read_bytes()
             if is_marked and b"resource_tracker" not in (folder / "cmdline").read_bytes():
                 found.add(int(folder.name))
         except OSError:  # it has ended, or is not ours
@@ -229,7 +229,7 @@ def loader_of(life: Life, records: anyrecord.Records) -> Any:
 
     order: dict[str, Any] = {"shuffle": True, "seed": 5, "tail": "uneven"}
     if life.loader == "Loader":
-        how = {"processes": life.processes} if life.processes else {"threads": life.threads}
+        how: dict[str, Any] = {"processes": life.processes} if life.processes else {"threads": life.threads}
         return Loader(records, life.batch, decode=number_of, **how, **order)
     mapped: Iterable[int] = records.map(number_of)
     sampler = ElasticSampler(mapped, **order)  # type: ignore[arg-type]  # it has a length
