@@ -7,7 +7,6 @@ import pytest
 from checks.__main__ import CHECKS, run
 from checks.figures import Figure
 
-
 NEED_FRAMEWORKS = {"loader_kills"}
 
 
