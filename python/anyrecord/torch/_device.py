@@ -1,10 +1,14 @@
 """Batches in pinned memory and on a GPU. Copies run on a stream of their own, beside reading and training.
 
 ```text
- reading threads   read into pinned memory A │ read into B │ read into A again, after its copy │ ...
- copy stream                                 │ copy A      │ copy B                            │ ...
- training stream                                           │ waits for copy A, trains on it    │ ...
+ reading threads   │ read into pinned memory A │ read into B   │ read into A again, after its copy
+ copying thread    │                           │ starts copy A │ starts copy B
+ copy stream       │                           │ copy A        │ copy B
+ training stream   │                           │               │ waits for copy A, trains on it
 ```
+
+One thread starts all copies. If each reading thread did, they would wait for each other in CUDA and for the lock of the
+interpreter, longer than it takes to read a batch.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from anyrecord.torch._filling import read_into
 from anyrecord.torch._making import Plan, collated
 from anyrecord.torch._nested import map_tensors
 from anyrecord.torch._packed import PackedTensors
-from anyrecord.torch._pipeline import NOTHING, Maker, Tasks
+from anyrecord.torch._pipeline import NOTHING, Maker
 
 __all__ = ["Copied", "CopyStream", "Cuda", "DeviceMaker", "can_pin", "checked_device"]
 
@@ -119,8 +123,10 @@ class CopyStream:
         copied = map_tensors(pinned(value), to_device)
         return Copied(copied, self.cuda.record(), tensors)
 
-    def deliver(self, copied: Copied) -> Any:
+    def deliver(self, copied: Copied | _Copy) -> Any:
         """The batch, for the stream that is current in the consumer's thread."""
+        if isinstance(copied, _Copy):
+            copied = copied.result()
         self.cuda.let_consumer_wait(copied.event, copied.tensors)
         return copied.value
 
@@ -171,37 +177,91 @@ class DeviceMaker(Maker):
         self._reserve = 8 * (plan.batch_size + 2)
         # While each thread reads into one, copies are made from the others.
         self._ring.provide(threads + 2, self._reserve)
+        self._copies: SimpleQueue[_Copy | None] = SimpleQueue()
+        arguments = (self._cuda, self._ring, self._copies, form)
+        self._thread = threading.Thread(target=_start_copies, args=arguments, name="anyrecord-loader-copy", daemon=True)
+        self._thread.start()
 
     def _pinned(self, size: int) -> _Pinned:
         return _Pinned(self._cuda, size, self._reserve)
-
-    def run(self, tasks: Tasks, lock: threading.Lock, index: int) -> None:
-        self._cuda.use_stream()
-        super().run(tasks, lock, index)
 
     def make(self, number: int, piece: int, of: int) -> Any:
         memory = self._ring.take()
         try:
             memory.wait()
             memory, offsets = read_into(self._plan.records, self._plan.positions(number), memory, self._pinned)
-            return collated(lambda offsets: self._copy(memory, offsets), offsets, self._plan, number)
-        finally:
+            if len(offsets) > 1:
+                if self._form == "tensors":
+                    collated(check_equal_sizes, offsets, self._plan, number)
+                copy = _Copy(memory, offsets)
+                self._copies.put(copy)
+                return copy
+        except BaseException:
             self._ring.give_back(memory)
+            raise
+        self._ring.give_back(memory)
+        return NOTHING
 
-    def _copy(self, memory: _Pinned, offsets: array[int]) -> Any:
-        count, size = len(offsets) - 1, offsets[-1]
-        if not count:
-            return NOTHING
-        if self._form == "tensors":
-            record_bytes = check_equal_sizes(offsets)
-            block = self._cuda.empty(size)
-            block.copy_(memory.tensor[:size], non_blocking=True)
-            value = block.view(count, record_bytes)
-        else:
-            at = -(-size // 8) * 8
-            end = memory.write(at, offsets)
-            block = self._cuda.empty(end)
-            block.copy_(memory.tensor[:end], non_blocking=True)
-            value = PackedTensors(block[:size], block[at:].view(torch.int64))
-        memory.event = self._cuda.record()
-        return Copied(value, memory.event, [block])
+    def close(self) -> None:
+        self._copies.put(None)
+        # The garbage collector may call this in the thread itself.
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+def _start_copies(cuda: Cuda, ring: _Ring, copies: SimpleQueue[_Copy | None], form: Form) -> None:
+    """What the copying thread does. It must not refer to the maker, which ends it when nothing refers to that."""
+    cuda.use_stream()
+    while (copy := copies.get()) is not None:
+        copy.start(cuda, ring, form)
+        del copy
+
+
+class _Copy:
+    """A batch in pinned memory, and then the copy to the device or the error of starting it."""
+
+    __slots__ = ("_copied", "_error", "_memory", "_offsets", "_started", "nbytes")
+
+    def __init__(self, memory: _Pinned, offsets: array[int]) -> None:
+        self._memory: _Pinned | None = memory
+        self._offsets = offsets
+        self.nbytes = offsets[-1]
+        self._copied: Copied | None = None
+        self._error: BaseException | None = None
+        self._started = threading.Lock()
+        self._started.acquire()
+
+    def start(self, cuda: Cuda, ring: _Ring, form: Form) -> None:
+        memory, self._memory = self._memory, None
+        assert memory is not None
+        try:
+            self._copied = _copy(cuda, memory, self._offsets, form)
+        except BaseException as error:
+            self._error = error
+        finally:
+            ring.give_back(memory)
+            self._started.release()
+
+    def result(self) -> Copied:
+        """Waits until the copy is started."""
+        with self._started:
+            if self._error is not None:
+                raise self._error
+            assert self._copied is not None
+            return self._copied
+
+
+def _copy(cuda: Cuda, memory: _Pinned, offsets: array[int], form: Form) -> Copied:
+    count, size = len(offsets) - 1, offsets[-1]
+    if form == "tensors":
+        block = cuda.empty(size)
+        block.copy_(memory.tensor[:size], non_blocking=True)
+        value = block.view(count, size // count)
+    else:
+        at = -(-size // 8) * 8
+        end = memory.write(at, offsets)
+        block = cuda.empty(end)
+        block.copy_(memory.tensor[:end], non_blocking=True)
+        value = PackedTensors(block[:size], block[at:].view(torch.int64))
+    memory.event = cuda.record()
+    return Copied(value, memory.event, [block])
