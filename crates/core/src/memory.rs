@@ -28,6 +28,7 @@ unsafe impl Sync for Block {}
 impl Block {
     /// A block with room for `size` bytes. `what` is its name in the error if there is not enough memory.
     pub fn new(what: &'static str, size: usize) -> Result<Self> {
+        crate::allocator::expect(size);
         if size == 0 {
             return Ok(Block { allocated: dangling(), start: dangling(), capacity: 0 });
         }

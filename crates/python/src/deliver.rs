@@ -2,6 +2,7 @@
 
 use crate::errors::external;
 use crate::gil::{self, Kept};
+use anyrecord::allocator;
 use anyrecord::bytes;
 use anyrecord::error::{Error, Result};
 use anyrecord::reader::{Deliver, Export};
@@ -35,6 +36,7 @@ pub fn bytes_with<'py>(
     quick: bool,
     fill: impl FnOnce(&mut [u8]) -> Result<()> + Send,
 ) -> Result<Bound<'py, PyBytes>> {
+    allocator::expect(size);
     let (object, place) = uninitialised_bytes(py, size)?;
     if size > 0 {
         // SAFETY: `size` bytes at `place` belong to an object that no other code has seen. It outlives `fill`.
@@ -134,6 +136,7 @@ impl BytesList {
 
 impl Deliver for BytesList {
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
+        allocator::expect(wanted.iter().fold(0, |sum: usize, (_, size)| sum.saturating_add(*size)));
         // Take the GIL once for all records, and check for Ctrl-C at the same time.
         gil::attach(|py| -> Result<Vec<&mut [u8]>> {
             py.check_signals().map_err(external)?;

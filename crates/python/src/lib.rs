@@ -100,7 +100,6 @@ fn sha1(bytes: &[u8]) -> String {
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     anyrecord::process::prepare();
-    anyrecord::allocator::keep_freed_memory();
     #[cfg(unix)]
     anyrecord::storage::cache::set_warn(errors::warn);
     gil::install(m)?;
