@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Smaller batches fit into what glibc keeps by default.
 const LEAST: usize = 16 << 10;
-/// glibc does not adapt to blocks of more than 32 MiB.
-const MOST: usize = 30 << 20;
+/// Freed blocks up to this size are kept. glibc does not adapt to blocks of more than 32 MiB.
+pub const MOST: usize = 30 << 20;
 
 /// The largest batch that the allocator was told about.
 static KNOWN: AtomicUsize = AtomicUsize::new(LEAST);
 
-/// Call it before the records of a batch are allocated one by one. `bytes` is their size together.
+/// Call it before memory for records is allocated. `bytes` is the size of all that are allocated together.
 #[inline]
 pub fn expect(bytes: usize) {
     if bytes > KNOWN.load(Relaxed) {

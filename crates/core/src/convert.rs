@@ -88,15 +88,24 @@ impl Shards {
     }
 }
 
-/// A file that counts how far it was read.
+/// A file that knows how far it was read in order. The format is found out at the end of a file, and some tables are there:
+/// such reads do not count.
 struct Watched<'a> {
     file: &'a dyn Storage,
     reached: AtomicU64,
 }
 
+/// A read counts if it begins at most this far after what was read before. The walk skips padding.
+const MOST_SKIPPED: u64 = 1 << 20;
+
 impl<'a> Watched<'a> {
     fn new(file: &'a dyn Storage) -> Self {
         Watched { file, reached: AtomicU64::new(0) }
+    }
+
+    /// From here on it is read in order.
+    fn begin_at(&self, at: u64) {
+        self.reached.fetch_max(at, Relaxed);
     }
 }
 
@@ -111,7 +120,9 @@ impl Storage for Watched<'_> {
 
     fn read_at(&self, at: u64, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         self.file.read_at(at, out, cx)?;
-        self.reached.fetch_max(at + out.len() as u64, Relaxed);
+        if at <= self.reached.load(Relaxed).saturating_add(MOST_SKIPPED) {
+            self.reached.fetch_max(at + out.len() as u64, Relaxed);
+        }
         Ok(())
     }
 
@@ -203,6 +214,9 @@ fn pour_file(
         let table = index_file::open_table(&input.location, file, format, options, cx)?;
         let range = input.range.within(table.records())?;
         state.first = state.read.wrapping_sub(range.start);
+        if !range.is_empty() {
+            file.begin_at(table.locate(range.start)?.0.stored.start);
+        }
         return walk::scan_table(&*table, file, range, cx, &mut |record| state.record(record, file));
     }
     let same = state.pour.map.is_none() && format.name == state.pour.writer.format().name;

@@ -37,6 +37,7 @@
 //! | [`process`] | the fork generation, and what a forked child must not inherit |
 
 pub mod allocator;
+pub mod available;
 pub mod budget;
 pub mod bytes;
 pub mod cache;

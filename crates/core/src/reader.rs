@@ -11,6 +11,8 @@ mod deliver;
 mod export;
 mod packed;
 mod page_cache;
+mod planning;
+mod read_around;
 mod row;
 mod spread;
 mod stored;
@@ -30,6 +32,7 @@ use crate::format::{Chunk, Decoded, Way};
 use crate::limits::Limits;
 use crate::open::open_shards;
 use crate::pool;
+use crate::process::PerProcess;
 use crate::shard::{Shard, Source};
 use crate::storage::Distance;
 use crate::storage::file_set::FileSet;
@@ -37,6 +40,7 @@ use crate::storage::remote::ahead::AheadUser;
 use crate::storage::stats::COUNTS;
 use damage::KnownDamage;
 use page_cache::{ExpectedChunk, PageCacheHint};
+use read_around::Progress;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -62,6 +66,8 @@ pub struct Reader {
     has_objects: bool,
     /// Whether recent reads hit the page cache.
     page_cache: PageCacheHint,
+    /// How far cold files were read around random reads.
+    around: PerProcess<Progress>,
     /// The size of recently decoded chunks.
     expected: ExpectedChunk,
     /// The records that could not be read.
@@ -115,6 +121,11 @@ impl Plan<'_> {
             PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.stored.clone()),
             PlannedRead::Kept(_) => None,
         }
+    }
+
+    /// Whether the page cache has the bytes that have to be read. Costs a system call.
+    fn is_cached(&self) -> bool {
+        self.stored().is_none_or(|range| is_cached(self.source, &range))
     }
 
     /// How many bytes of the file have to be read.
@@ -190,6 +201,7 @@ impl Reader {
             is_remote,
             has_objects,
             page_cache: PageCacheHint::default(),
+            around: PerProcess::default(),
             expected: ExpectedChunk::default(),
             damage: KnownDamage::default(),
             closed: AtomicBool::new(false),
@@ -309,14 +321,15 @@ impl Reader {
         Ok(())
     }
 
-    #[inline]
+    // This and the next must be inlined: as calls they cost a single read 24 instructions.
+    #[inline(always)]
     fn plan_in<'a>(&'a self, source: &'a Source, index: u64, shard: usize, record: u64) -> Result<Plan<'a>> {
         let place = self.place_of(source, shard, record);
         let place = place.map_err(|e| e.in_file(source.storage().name()).for_record(index))?;
         Ok(Plan { index, shard, record, source, place })
     }
 
-    #[inline]
+    #[inline(always)]
     fn place_of(&self, source: &Source, shard: usize, record: u64) -> Result<PlannedRead> {
         // The table may know a short way to the record, but none is as short as a decoded chunk in the cache.
         if let Some((chunk, row)) = source.table.shared_chunk(record)
@@ -337,13 +350,6 @@ impl Reader {
     fn kept(&self, shard: usize, chunk: u64, row: u64) -> Option<Row> {
         let row = Row { chunk: self.cache.get((shard, chunk))?, row };
         row.chunk.row(row.row).is_some().then_some(row)
-    }
-
-    /// The size of a record, if it is known before reading.
-    pub fn size(&self, index: u64, cx: &Cx<'_>) -> Result<Option<u64>> {
-        self.check_open()?;
-        let (shard, record) = self.shard_of(index)?;
-        self.shards[shard].source(cx)?.table.size(record)
     }
 
     /// Whether recent reads hit the page cache.
@@ -418,13 +424,22 @@ impl Reader {
     // As a call of its own it would take 25 more instructions.
     #[inline(always)]
     pub fn read_into(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        let is_called =
-            !self.page_cache.is_warm() && plan.source.mapped().is_some_and(|mapped| mapped.has_descriptor());
-        let by = if is_called { By::Call } else { By::Map };
-        if by == By::Map && plan.is_in_place() {
+        if !self.page_cache.is_warm() && plan.source.mapped().is_some_and(|mapped| mapped.has_descriptor()) {
+            return self.read_by_call(plan, out, cx);
+        }
+        if plan.is_in_place() {
             self.files.stats.read_mapped(1, plan.stored_bytes());
         }
-        self.page_cache.learn(1, out.len(), || fill(plan, out, by, cx)).map_err(|e| plan.attribute(e))
+        self.page_cache.learn(1, out.len(), || fill(plan, out, By::Map, cx)).map_err(|e| plan.attribute(e))
+    }
+
+    /// Reads a record that may be cold by a system call, and then what is around it.
+    #[cold]
+    #[inline(never)]
+    fn read_by_call(&self, plan: &Plan<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        let read = self.page_cache.learn(1, out.len(), || fill(plan, out, By::Call, cx));
+        self.read_around_one(plan, self.page_cache.has_just_missed());
+        read.map_err(|e| plan.attribute(e))
     }
 
     /// Reads one record into a new vector.
@@ -447,6 +462,12 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// Whether the page cache has a range of a file, as far as the file can tell.
+fn is_cached(source: &Source, range: &Range<u64>) -> bool {
+    let length = range.end.saturating_sub(range.start) as usize;
+    source.mapped().is_none_or(|mapped| mapped.is_cached(range.start, length))
 }
 
 #[cold]

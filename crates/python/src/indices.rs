@@ -155,7 +155,10 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
         return Ok(found);
     }
     let mut calling = gil::Calling::new(keys.py());
-    let each = keys.try_iter().map_err(|_| wrong_type(keys))?;
+    let each = keys.try_iter().map_err(|_| match keys.hasattr("__index__") {
+        Ok(true) => PyTypeError::new_err("several record numbers are needed, not one; pass a list: [number]"),
+        _ => wrong_type(keys),
+    })?;
     // The length of a user's object can be wrong. It is only a hint for the first allocation.
     let hint = keys.len().unwrap_or(0).min(1 << 16);
     let mut found = bytes::list(NUMBERS, hint as u64).map_err(Failure)?;

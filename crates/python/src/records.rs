@@ -12,9 +12,9 @@ use crate::packed::PackedContents;
 use crate::views::fingerprint_of;
 use anyrecord::bytes;
 use anyrecord::reader::{Plan, Reader};
-use anyrecord::view::View;
+use anyrecord::view::{View, layout};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
@@ -24,6 +24,9 @@ use std::sync::Arc;
 /// A record up to this size that is already in memory is copied with the GIL held. Releasing and acquiring the GIL
 /// would cost more.
 const QUICK: usize = 64 << 10;
+
+/// Position, file, first record in the file, records.
+type PieceNumbers = (u64, usize, u64, u64);
 
 /// A sequence of records.
 #[pyclass(frozen, subclass, sequence, module = "anyrecord._core")]
@@ -255,13 +258,8 @@ impl Records {
         let read = gil::detach(py, || {
             self.view.get_many(&mut records);
             with_cx(&self.reader, |cx| {
-                let mut sizes = bytes::list("sizes of records", records.len() as u64)?;
-                for &record in &records {
-                    let Some(size) = self.reader.size(record, cx)? else { break };
-                    sizes.push(size);
-                }
-                let known = (sizes.len() == records.len()).then_some(&*sizes);
-                let mut deliver = OneBuffer::new(out, records.len(), known)?;
+                let sizes = self.reader.sizes(&records, cx)?;
+                let mut deliver = OneBuffer::new(out, records.len(), sizes.as_deref())?;
                 self.reader.read_batch(&records, &mut deliver, cx)?;
                 deliver.finish()
             })
@@ -283,6 +281,11 @@ impl Records {
             }
             Ok(())
         })
+    }
+
+    /// About how many bytes of its file a record takes.
+    fn _mean_bytes(&self) -> u64 {
+        self.reader.mean_bytes()
     }
 
     /// Reads records into one new block of memory.
@@ -319,6 +322,28 @@ impl Records {
             Ok(Some(sizes))
         });
         Ok(sizes.map_err(Failure)?.map(|sizes| PyBytes::new(py, &sizes)))
+    }
+
+    /// `(position, file, first record in the file, records)` of each piece of a file that these records consist of. None
+    /// if they are not in the order of the files.
+    fn _pieces(&self) -> PyResult<Option<Vec<PieceNumbers>>> {
+        let pieces = layout::pieces(&self.reader, &self.view).map_err(Failure)?;
+        let numbers = |p: layout::Piece| (p.position, p.shard, p.record, p.len);
+        Ok(pieces.map(|pieces| pieces.into_iter().map(numbers).collect()))
+    }
+
+    /// `(number, first record in the file, records, begin, end)` of the chunk that holds a record: its bytes are from
+    /// `begin` to `end` of the file.
+    fn _chunk(&self, position: u64) -> PyResult<(u64, u64, u64, u64, u64)> {
+        self.reader.check_open().map_err(Failure)?;
+        if position >= self.view.len() {
+            return Err(PyIndexError::new_err("there is no such record"));
+        }
+        let (shard, record) = self.reader.shard_of(self.view.get(position)).map_err(Failure)?;
+        let shard = &self.reader.shards()[shard];
+        let source = with_cx(&self.reader, |cx| shard.source(cx)).map_err(Failure)?;
+        let (chunk, _) = source.table.locate(record).map_err(Failure)?;
+        Ok((chunk.index, chunk.first_record, chunk.records, chunk.stored.start, chunk.stored.end))
     }
 
     /// `(file name, chunk, row)` of a record.

@@ -3,7 +3,7 @@
 use highway::{HighwayHash, HighwayHasher, Key};
 
 /// The bytes `Riegeli/records\n`, twice, as little-endian words.
-const KEY: Key =
+pub(super) const KEY: Key =
     Key([0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572, 0x2f69_6c65_6765_6952, 0x0a73_6472_6f63_6572]);
 
 /// The hash of `bytes`.

@@ -3,4 +3,5 @@
 pub mod crc32;
 pub mod crc32c;
 pub mod highway;
+pub mod highway_copy;
 pub mod sha1;

@@ -3,7 +3,7 @@
 use super::crew::with_crew;
 use super::row::{Row, row_of};
 use super::spread::{Team, locked};
-use super::{By, Deliver, Plan, PlannedRead, Reader, fill, stored_length, with_stored};
+use super::{By, Deliver, Plan, PlannedRead, Reader, fill, is_cached, stored_length, with_stored};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::cx::Stop;
@@ -26,8 +26,7 @@ pub(super) const FETCH_BYTES: u64 = 16 << 20;
 pub(super) const WAVE: usize = 256;
 /// How many fetched waves may wait to be decoded.
 const WAVES_HELD: usize = 4;
-/// How many records ahead a table entry is prefetched, and how many records ahead the bytes of a record.
-const ENTRIES_AHEAD: usize = 16;
+/// How many records ahead the bytes of a record are prefetched.
 const BYTES_AHEAD: usize = 4;
 /// Ranges of a batch that are looked up in the page cache, to find out whether the batch is cold.
 const PROBES: usize = 8;
@@ -71,21 +70,6 @@ impl Reader {
         Ok(())
     }
 
-    pub(super) fn plan_all(&self, indices: &[u64], cx: &Cx<'_>) -> Result<Vec<Plan<'_>>> {
-        self.open_objects(indices.iter().filter_map(|&index| Some(self.shard_of(index).ok()?.0)), cx)?;
-        let mut plans = Vec::with_capacity(indices.len());
-        for (i, &index) in indices.iter().enumerate() {
-            if let Some(&next) = indices.get(i + ENTRIES_AHEAD)
-                && let Ok((shard, record)) = self.shard_of(next)
-                && let Some(source) = self.shards[shard].opened_source()
-            {
-                source.table.prefetch(record);
-            }
-            plans.push(self.plan(index, cx)?);
-        }
-        Ok(plans)
-    }
-
     /// Reads records whose size is known: all buffers are allocated first, and filled straight from the storage.
     fn read_sized<'p, 'a: 'p>(
         &self,
@@ -124,10 +108,7 @@ impl Reader {
             .collect();
         let length = |range: &Range<u64>| (range.end.saturating_sub(range.start)) as usize;
         let step = (ranges.len() / PROBES).max(1);
-        let is_cached = |(_, range, source): &(usize, Range<u64>, &Source)| {
-            let mapped = source.mapped();
-            mapped.is_none_or(|mapped| mapped.is_cached(range.start, length(range)))
-        };
+        let is_cached = |(_, range, source): &(usize, Range<u64>, &Source)| is_cached(source, range);
         if ranges.iter().step_by(step).all(is_cached) {
             return;
         }
@@ -139,6 +120,7 @@ impl Reader {
                 mapped.will_need(&mut { wanted });
             }
         }
+        self.read_around(ranges.into_iter().map(|(shard, range, _)| (shard, range)), true);
     }
 
     /// Reads records of storages that are not in memory. Many are fetched at once, from all files together. While the

@@ -9,9 +9,6 @@ use crate::error::{Error, Result};
 use crate::memory::Block;
 use std::ops::Range;
 
-/// About how many bytes of work it is to find the size of a record.
-const SIZE_WORK: u64 = 64;
-
 /// The name of a batch in error messages.
 const BATCH: &str = "a packed batch";
 
@@ -119,9 +116,9 @@ impl<'a> Filling<'a> {
         let mut filling = Filling { filled, length: 0, room: 0, held: cx.budget.nothing() };
         // The places of fewer records are reserved in one call, so their sizes are not needed before it.
         if records.len() > BLOCK
-            && let Some(total) = total_size(reader, records, cx)?
+            && let Some(sizes) = reader.sizes(records, cx)?
         {
-            filling.make_room(total)?;
+            filling.make_room(sizes.into_iter().fold(0, u64::saturating_add))?;
         }
         Ok(filling)
     }
@@ -201,17 +198,6 @@ fn found<B: AsRef<[u8]>>(instead: &[(usize, Option<B>)], position: usize) -> Opt
 #[cold]
 fn not_delivered(position: usize) -> Error {
     Error::argument(format!("record {position} of the batch was not delivered; please report this"))
-}
-
-/// How many bytes the records have together, if all sizes are known before reading.
-fn total_size(reader: &Reader, records: &[u64], cx: &Cx<'_>) -> Result<Option<u64>> {
-    let (mut total, mut pace) = (0u64, cx.pace());
-    for &record in records {
-        pace.step(SIZE_WORK)?;
-        let Some(size) = reader.size(record, cx)? else { return Ok(None) };
-        total = total.saturating_add(size);
-    }
-    Ok(Some(total))
 }
 
 impl Deliver for Filling<'_> {

@@ -38,6 +38,11 @@ impl PageCacheHint {
         self.suspects.load(Relaxed) == 0
     }
 
+    /// Whether the last read missed the page cache.
+    pub fn has_just_missed(&self) -> bool {
+        self.suspects.load(Relaxed) == SUSPECT
+    }
+
     /// Records that the page cache lacks what is needed.
     pub fn note_miss(&self) {
         self.suspects.store(SUSPECT, Relaxed);
@@ -171,7 +176,9 @@ mod tests {
         (0..4).for_each(|_| hint.learn(1, 1 << 40, || ()));
         assert!(hint.is_warm());
         hint.note_miss();
-        assert!(!hint.is_warm());
+        assert!(!hint.is_warm() && hint.has_just_missed());
+        hint.learn(1, 1 << 40, || ());
+        assert!(!hint.is_warm() && !hint.has_just_missed());
         (0..SUSPECT).for_each(|_| hint.learn(1, 1 << 40, || ()));
         assert!(hint.is_warm());
     }

@@ -55,6 +55,9 @@ impl Reader {
         if plan.is_in_place() {
             self.files.stats.read_mapped(1, plan.stored_bytes());
         }
+        if !self.page_cache.is_warm() && plan.is_in_place() {
+            self.read_around_one(plan, !plan.is_cached());
+        }
         let decoded = with_stored(plan.source, &chunk.stored, By::Map, cx, decode);
         Ok(self.keep(plan, chunk, decoded.map_err(|e| plan.attribute(e))?))
     }

@@ -26,10 +26,11 @@ const PIECE: u64 = 8_000;
 /// How many threads of a pool help a call that is one of `calls`. `decoders` is the number of threads that may decode
 /// one batch, with the calling thread.
 ///
-/// All calls together use about as many threads as one alone: more would only take turns on the cores.
+/// All calls together use about as many threads as one alone: more would only take turns on the cores. They may have half
+/// as many again, because some of the calls are planning what to read, alone.
 fn helpers_for(cost: u64, pieces: usize, decoders: usize, calls: usize) -> usize {
     let by_cost = usize::try_from(cost / WORK_OF_ONE).unwrap_or(usize::MAX);
-    let share = decoders / calls.max(1);
+    let share = decoders.min(decoders * 3 / 2 / calls.max(1));
     by_cost.min(pieces).min(share).saturating_sub(1)
 }
 
@@ -180,9 +181,9 @@ mod tests {
         );
         assert_eq!(helpers_for(records(1000), 1000, 16, 1), 6);
         assert_eq!(helpers_for(1 << 40, 1 << 20, 16, 1), 15);
-        assert_eq!(helpers_for(1 << 40, 1 << 20, 16, 4), 3);
+        assert_eq!(helpers_for(1 << 40, 1 << 20, 16, 4), 5);
         assert_eq!(helpers_for(1 << 40, 3, 16, 1), 2, "no more threads than pieces");
-        for calls in [9, 16, 1000] {
+        for calls in [13, 16, 1000] {
             assert_eq!(helpers_for(1 << 40, 1 << 20, 16, calls), 0, "{calls} calls have all cores");
         }
         assert_eq!(helpers_for(u64::MAX, usize::MAX, 1, 1), 0);

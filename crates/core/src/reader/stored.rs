@@ -36,6 +36,7 @@ pub(super) fn with_stored<T>(
     let length = range.end.saturating_sub(range.start);
     match borrow(source, range.start, bytes::in_memory("chunk", length)?, by) {
         Ok(Some(Borrowed::Memory(stored))) => return act(stored),
+        #[cfg(target_os = "linux")]
         Ok(Some(ref borrowed)) => {
             return borrowed.with(source.is_verified, cx, |stored| {
                 with_scratch(stored.len(), |copy| {

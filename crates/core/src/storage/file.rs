@@ -137,7 +137,7 @@ impl LocalFile {
     }
 
     /// Calls `act` with the open file. Opens the file again if it was closed meanwhile.
-    fn with_file<T>(&self, act: impl FnOnce(&OpenFile) -> Result<T>) -> Result<T> {
+    pub(super) fn with_file<T>(&self, act: impl FnOnce(&OpenFile) -> Result<T>) -> Result<T> {
         match self.handle.get().as_deref() {
             Some(file) if file.is_right(&self.identity) => act(file),
             _ => act(&*self.open_again()?),

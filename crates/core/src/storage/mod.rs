@@ -203,6 +203,14 @@ pub trait Mapped: Send + Sync {
     /// Announces that ranges `(at, length)` will be borrowed soon, so that cold ones are fetched together.
     fn will_need(&self, _ranges: &mut dyn Iterator<Item = (u64, usize)>) {}
 
+    /// How many bytes from the beginning [`fill_page_cache`](Self::fill_page_cache) can read.
+    fn fillable(&self) -> u64 {
+        0
+    }
+
+    /// Reads a range in order into the page cache.
+    fn fill_page_cache(&self, _range: Range<u64>) {}
+
     /// Announces that a range will be borrowed soon, so that its beginning is loaded into the processor's cache.
     fn prefetch(&self, _range: Range<u64>) {}
 

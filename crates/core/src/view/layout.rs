@@ -1,6 +1,7 @@
 //! Where chunks begin in a view. A block shuffle aligns its blocks with chunks.
 
 use super::View;
+use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::reader::Reader;
@@ -70,5 +71,62 @@ fn runs(view: &View) -> Vec<(u64, u64)> {
             inner.collect::<Option<_>>().unwrap_or_default()
         }
         _ => Vec::new(),
+    }
+}
+
+/// Neighbouring records of one file that are neighbours in a view, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The position of the first one in the view.
+    pub position: u64,
+    /// The number of the file.
+    pub shard: usize,
+    /// The number of the first one in its file.
+    pub record: u64,
+    /// How many.
+    pub len: u64,
+}
+
+/// The view as pieces of files, in order. None if the view does not consist of such pieces: if it is shuffled or mixed,
+/// or leaves out every second record.
+pub fn pieces(reader: &Reader, view: &View) -> Result<Option<Vec<Piece>>> {
+    let Some(runs) = neighbours(view) else { return Ok(None) };
+    let (mut pieces, mut position) = (Vec::new(), 0);
+    for (start, len) in runs {
+        let mut done = 0;
+        while done < len {
+            let (shard, record) = reader.shard_of(start + done)?;
+            let file = &reader.shards()[shard];
+            let len = (file.first() + file.records() - record).min(len - done);
+            bytes::push("pieces of a view", &mut pieces, Piece { position, shard, record, len })?;
+            (done, position) = (done + len, position + len);
+        }
+    }
+    Ok(Some(pieces))
+}
+
+/// Like [`runs`], but also of slices. None if the view does not consist of runs.
+fn neighbours(view: &View) -> Option<Vec<(u64, u64)>> {
+    match view {
+        View::Range { len: 0, .. } => Some(Vec::new()),
+        View::Range { start, step, len } if *step == 1 || *len == 1 => Some(vec![(*start, *len)]),
+        View::Concat(parts) => {
+            let mut found = Vec::new();
+            for part in parts.iter() {
+                found
+                    .extend(neighbours(&part.view)?.into_iter().map(|(start, len)| (part.base + start, len)));
+            }
+            Some(found)
+        }
+        View::Slice { of, start, step, len } if *step == 1 || *len == 1 => {
+            let (mut found, mut begin, end) = (Vec::new(), 0, start + len);
+            for (first, count) in neighbours(of)? {
+                let (from, to) = ((*start).max(begin), end.min(begin + count));
+                found.extend((from < to).then(|| (first + (from - begin), to.saturating_sub(from))));
+                begin += count;
+            }
+            Some(found)
+        }
+        _ => None,
     }
 }

@@ -228,7 +228,7 @@ impl<'a> ChunkView<'a> {
                 pace.step(piece.len() as u64)?;
             }
         }
-        self.check_data_hash(hasher)
+        self.check_data_hash(|| hasher.finish())
     }
 
     /// Checks the block headers up to the end of the data.
@@ -241,12 +241,12 @@ impl<'a> ChunkView<'a> {
         self.pieces(0..self.header.data_size)
     }
 
-    /// Compares the hash of all data with the header's.
-    pub(super) fn check_data_hash(&self, hasher: highway::Hasher) -> Result<()> {
+    /// Compares the hash of all data with the header's, if hashes are checked.
+    pub(super) fn check_data_hash(&self, hash: impl FnOnce() -> u64) -> Result<()> {
         if !self.checksums {
             return Ok(());
         }
-        let (expected, found) = (self.header.data_hash, hasher.finish());
+        let (expected, found) = (self.header.data_hash, hash());
         if expected == found {
             return Ok(());
         }

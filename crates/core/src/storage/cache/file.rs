@@ -250,13 +250,11 @@ mod in_place {
         }
 
         fn prefetch(&self, range: Range<u64>) {
-            /// After the first lines, the processor prefetches the rest of a record by itself.
-            const LINES: usize = 512;
             let (Ok(begin), Ok(end)) = (usize::try_from(range.start), usize::try_from(range.end)) else {
                 return;
             };
-            if let Some(bytes) = self.resident.map().and_then(|map| map.bytes().get(begin..end)) {
-                prefetch::bytes(bytes, LINES);
+            if let Some(stored) = self.resident.map().and_then(|map| map.bytes().get(begin..end)) {
+                prefetch::record(stored);
             }
         }
 

@@ -15,7 +15,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{
     AtomicU8, AtomicU64, AtomicUsize,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    Ordering::{Acquire, Relaxed, SeqCst},
     fence,
 };
 use std::time::SystemTime;
@@ -27,6 +27,7 @@ const SOUND: u8 = 1;
 const MAPPED: u8 = 2;
 /// It was used recently, and the folder knows that.
 const USED: u8 = 4;
+#[cfg(target_os = "linux")]
 const HOT: u8 = SOUND | MAPPED | USED;
 
 /// The blocks that this process has mapped.
@@ -82,6 +83,7 @@ impl Resident {
     }
 
     /// A number that changes when a block is taken away. A reader of the map compares it before and after.
+    #[cfg(target_os = "linux")]
     #[inline]
     pub fn removals(&self) -> u64 {
         self.removals.load(Acquire)
@@ -95,6 +97,7 @@ impl Resident {
     }
 
     /// Whether all blocks of a range are mapped. Notes that they are used.
+    #[cfg(target_os = "linux")]
     #[inline]
     pub fn is_here(&self, at: u64, length: usize, cache: &Cache) -> bool {
         let first = (at / BLOCK) as usize;
@@ -107,6 +110,7 @@ impl Resident {
         }
     }
 
+    #[cfg(target_os = "linux")]
     #[cold]
     #[inline(never)]
     fn look_closer(&self, first: usize, last: usize, cache: &Cache) -> bool {
@@ -321,7 +325,7 @@ impl Resident {
             match is_placed {
                 true => {
                     self.mapped.fetch_add(1, Relaxed);
-                    mark.store(SOUND | MAPPED, Release);
+                    mark.store(SOUND | MAPPED, std::sync::atomic::Ordering::Release);
                 }
                 false => drop(MAPS.fetch_sub(1, Relaxed)),
             }
