@@ -77,8 +77,12 @@ def run(short: bool) -> list[Figure]:
 
 
 def shared_memory() -> set[str]:
-    """The names of what is there. Python itself removes semaphores of PyTorch's workers, when this process ends."""
-    return {name for name in os.listdir(SHARED) if not name.startswith("sem.")} if SHARED.exists() else set()
+    """What PyTorch, multiprocessing and we have put there. Other programs, such as other tests, use it, too.
+
+    Not the semaphores of PyTorch's workers: Python removes them when this process ends.
+    """
+    ours = ("torch_", "psm_", "pym-", "anyrecord", ".anyrecord")
+    return {name for name in os.listdir(SHARED) if name.startswith(ours)} if SHARED.exists() else set()
 
 
 @dataclass

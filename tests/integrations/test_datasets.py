@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from ast import literal_eval
 from collections import Counter
-from itertools import chain, islice, pairwise, zip_longest
+from itertools import chain, islice, pairwise, product, zip_longest
 from pathlib import Path
 from typing import Any
 
 import anyrecord
 import pytest
 from anyrecord import Records
+from children import python
 
 from .loading import N, numbers, order, tensor, write_numbers
 
@@ -61,23 +63,22 @@ def load(source: Any, workers: int = 0, start: str = "fork", **keywords: Any) ->
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("start", ["fork", "forkserver", "spawn"])
 def test_a_data_loader_delivers_every_record_in_every_setting(path: Path, workers: int, start: str) -> None:
-    """Once with persistent workers and once without, because processes take seconds to start."""
     import multiprocessing
 
     from anyrecord.torch import packed_batch
 
     multiprocessing.get_context("forkserver").set_forkserver_preload(["__main__", "anyrecord.torch"])
-    settings: list[tuple[bool, Any, Any]] = [
-        (True, dataset(path, packed=True), packed_batch),
-        (False, anyrecord.open(path), list),
-    ]
-    if start == "spawn":
-        settings = [settings[workers == 4]]
-    for persistent, source, collate in settings:
-        keywords = {"batch_size": 16, "collate_fn": collate, "persistent_workers": persistent, "pin_memory": persistent}
-        batches = load(source, workers, start, **keywords)
+    for persistent, pin_memory in product((True, False), repeat=2):
+        is_packed = persistent == pin_memory
+        if (start, workers) == ("spawn", 4) and not is_packed:
+            continue  # each of these processes takes more than a second to start
+        source = dataset(path, packed=True) if is_packed else anyrecord.open(path)
+        keywords = {"persistent_workers": persistent, "pin_memory": pin_memory}
+        batches = load(
+            source, workers, start, batch_size=16, collate_fn=packed_batch if is_packed else list, **keywords
+        )
         for _ in range(2 if persistent else 1):
-            assert numbers(records_of(batch) if persistent else batch for batch in batches) == list(range(N))
+            assert numbers(records_of(batch) if is_packed else batch for batch in batches) == list(range(N))
 
 
 def test_a_data_loader_without_workers_delivers_every_record(path: Path) -> None:
@@ -114,6 +115,22 @@ def test_packed_batches_of_workers_are_in_shared_memory(tmp_path: Path, monkeypa
     batch = dataset(tmp_path / "a.ffr", packed=True).__getitems__([3, 20])
     assert batch.data.is_shared()
     assert records_of(batch) == [contents[3], contents[20]]
+
+
+def test_one_large_batch_does_not_make_all_later_ones_take_as_much_shared_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch.utils.data
+
+    contents = [b"", b"1" * 8_000_000, *(b"%d" % i for i in range(20)), b"", b"2" * 6_000, b"3"]
+    with anyrecord.create(tmp_path / "a.ffr", durable=False) as out:
+        out.write_many(contents)
+    monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: object())
+    source = dataset(tmp_path / "a.ffr", packed=True)
+    batches = [source.__getitems__([i]) for i in range(len(contents))]
+    assert [records_of(batch) for batch in batches] == [[record] for record in contents]
+    assert batches[1].data.untyped_storage().nbytes() >= 8_000_000
+    assert batches[21].data.untyped_storage().nbytes() <= 4096, "PyTorch clears all of it"
 
 
 def test_a_distributed_sampler_divides_a_dataset(path: Path) -> None:
@@ -382,3 +399,49 @@ def test_lightning_trains_epochs_and_goes_on_from_a_checkpoint(path: Path, tmp_p
 
 def tensor_of_one(record: bytes) -> Any:
     return tensor(record)[:1]
+
+
+def test_lightning_does_not_divide_the_records_of_a_rank_again(path: Path, tmp_path: Path) -> None:
+    script = f"""if True:
+        import logging, pathlib, warnings
+        warnings.simplefilter("ignore")  # of Lightning, about itself
+        import lightning, torch
+        from anyrecord.torch import Dataset, ElasticSampler, IterableDataset, Loader
+        from torch.utils.data import DataLoader
+        logging.getLogger("lightning").setLevel(logging.ERROR)
+
+        class Model(lightning.LightningModule):
+            def __init__(self, name):
+                super().__init__()
+                self.layer, self.name, self.seen = torch.nn.Linear(1, 1), name, []
+
+            def training_step(self, batch, _):
+                self.seen += batch.tolist()
+                return self.layer(batch.float().reshape(-1, 1)).sum()
+
+            def on_train_end(self):
+                pathlib.Path(f"{tmp_path}/{{self.name}}-{{self.global_rank}}").write_text(repr(self.seen))
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), lr=0.1)
+
+        path = {str(path)!r}
+        source = Dataset(path, decode=int)
+        loaders = {{
+            "loader": Loader(path, 25, decode=int, collate="tensors", shuffle=True),
+            "sampler": DataLoader(source, batch_size=25, sampler=ElasticSampler(source)),
+            "iterable": DataLoader(IterableDataset(path, decode=int), batch_size=25),
+            "dataset": DataLoader(source, batch_size=25),
+        }}
+        for name, batches in loaders.items():
+            trainer = lightning.Trainer(
+                accelerator="cpu", devices=2, strategy="ddp_fork", max_epochs=1, logger=False,
+                enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+            )
+            trainer.fit(Model(name), batches)
+    """
+    python(script)
+    for name in ("loader", "sampler", "iterable", "dataset"):
+        seen = [literal_eval((tmp_path / f"{name}-{rank}").read_text()) for rank in range(2)]
+        assert [len(of_rank) for of_rank in seen] == [N // 2] * 2, name
+        assert sorted(chain(*seen)) == list(range(N)), name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,61 @@ def test_no_more_is_decoded_ahead_than_prefetch_says(records: Records, prefetch:
         # With two threads, at most four batches ahead.
         assert len(decoded) <= 10 * (delivered + (prefetch or 4))
     batches.close()
+
+
+def test_batches_of_all_kinds_of_samples_are_measured(records: Records) -> None:
+    """Otherwise, their number in memory would not be limited by their size."""
+    import dataclasses
+    from collections import OrderedDict
+
+    import torch
+
+    @dataclasses.dataclass
+    class Sample:
+        image: torch.Tensor
+        name: str = ""
+
+    image = torch.zeros(1_000_000, dtype=torch.uint8)
+    samples: list[Any] = [
+        image,
+        Sample(image),
+        {"image": [image]},
+        OrderedDict(image=image),
+        (image, 1),
+        image.numpy(),
+        bytes(1_000_000),
+        bytearray(1_000_000),
+    ]
+    for sample in samples:
+        batches = iter(loader(records, 50, decode=lambda _, sample=sample: sample, threads=64))
+        next(batches)
+        assert batches._pipeline._largest == pytest.approx(50_000_000, rel=0.01), type(sample)
+        assert len(batches._pipeline._ordered) <= 5
+        batches.close()
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(1, 6), (2, 3), (4, 1), (16, 1), (0, 6)])
+def test_threads_share_the_threads_of_operations(records: Records, threads: int, expected: int) -> None:
+    import torch
+
+    def in_new_thread() -> list[int]:
+        found: list[int] = []
+        thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        return found
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(6)
+    try:
+        for _ in range(2):
+            found = set(chain(*loader(records, 10, decode=lambda _: torch.get_num_threads(), threads=threads)))
+            assert found == {expected}
+            assert torch.get_num_threads() == 6, "of this thread"
+            assert in_new_thread() == [6]
+        assert set(loader(records, 10, collate=lambda _: torch.get_num_threads(), threads=threads)) == {expected}
+    finally:
+        torch.set_num_threads(before)
 
 
 # State
@@ -263,6 +319,29 @@ def test_ragged_records_become_jagged_tensors(records: Records) -> None:
     assert [row.tolist() for row in decoded.unbind()] == [[8, 8, 8], [9], [10, 10]]
 
 
+def test_jagged_tensors_keep_the_type_of_the_samples(records: Records) -> None:
+    import numpy as np
+    import torch
+
+    def some(record: bytes) -> list[int]:
+        return [int(record)] * (int(record) % 3)
+
+    for decode, dtype in (
+        (some, torch.int64),  # PyTorch takes an empty list for floats
+        (lambda record: np.array(some(record), dtype=np.int16), torch.int16),
+        (lambda record: [[x, x] for x in some(record)], torch.int64),
+        (lambda record: bytes(some(record)), torch.uint8),
+    ):
+        batch = next(iter(loader(records, 6, collate="jagged", decode=decode)))
+        assert batch.dtype == dtype
+        assert [len(row) for row in batch.unbind()] == [0, 1, 2, 0, 1, 2]
+    wrong: list[tuple[Any, str]] = [(int, "a single number"), (bytes.decode, "str"), (lambda _: {}, "dict")]
+    for refused, found in wrong:
+        with pytest.raises(TypeError, match=f"lists of numbers or bytes, not {found}") as caught:
+            list(loader(records, 6, collate="jagged", decode=refused))
+        assert "in collate on the batch that begins with record 0 of" in caught.value.__notes__[0]
+
+
 def test_samples_are_collated_as_by_a_data_loader_or_by_a_function(records: Records) -> None:
     from torch.utils.data import DataLoader
 
@@ -323,6 +402,13 @@ def test_wrong_arguments_are_refused_at_once(
 ) -> None:
     with pytest.raises(error, match=message):
         loader(records, **{"batch_size": 4, **keywords})
+
+
+def test_a_dataset_is_refused_with_what_to_pass_instead(path: Path) -> None:
+    from anyrecord.torch import Dataset
+
+    with pytest.raises(TypeError, match=r"Loader takes records or a path, not a dataset \(Dataset\); pass it the path"):
+        loader(Dataset(path), 4)
 
 
 def test_a_state_of_other_data_is_refused(records: Records) -> None:

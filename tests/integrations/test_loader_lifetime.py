@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import socket
 import threading
 import weakref
 from collections.abc import Callable
@@ -104,6 +105,17 @@ def test_nothing_is_left_behind_however_it_ends(records: Records, kind: dict[str
             end(loader(records, 8, decode=int, **kind))
 
 
+def test_programs_may_have_a_default_timeout_of_sockets(records: Records) -> None:
+    # Apache Beam sets one. Python then makes connections non-blocking that descriptors are sent through.
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(60)
+    try:
+        with nothing_left_behind():
+            assert numbers(loader(records, 8, decode=int, processes=2)) == list(range(N))
+    finally:
+        socket.setdefaulttimeout(before)
+
+
 def test_a_process_that_hangs_is_ended(records: Records) -> None:
     with nothing_left_behind():
         batches = iter(loader(records, 8, decode=loading.hangs, processes=2))
@@ -132,12 +144,57 @@ def test_a_consumer_that_waits_is_woken_by_close(records: Records) -> None:
     begun.wait()
     closer = threading.Thread(target=batches.close)
     closer.start()
-    while not batches._pipeline.is_closed:
+    # The threads begin before the consumer has the pipeline.
+    while batches._pipeline is None or not batches._pipeline.is_closed:
         pass
     go_on.set()
     closer.join()
     consumer.join()
     assert got == []
+
+
+def test_the_garbage_collector_may_close_what_is_being_closed() -> None:
+    """At exit, all pipelines are closed, and the collector may find the iterator of one of them meanwhile."""
+    script = """if True:
+        import gc, threading
+        import anyrecord.torch
+        from anyrecord.torch._pipeline import Maker, Pipeline
+        from anyrecord.torch import _pipeline
+
+        class Collecting(Maker):
+            def make(self, number, piece, of):
+                return number
+
+            def interrupt(self):
+                pipeline.close()
+
+        pipeline = Pipeline(Collecting(), 10, 2)
+        print(pipeline.take())
+        _pipeline._close_all()
+        print([t.name for t in threading.enumerate() if "loader" in t.name])
+    """
+    assert python(script) == "0\n[]\n"
+
+
+@pytest.mark.parametrize("kind", [{"threads": 0}, {"threads": 2}], ids=str)
+def test_several_threads_may_take_batches_from_one_iterator(records: Records, kind: dict[str, Any]) -> None:
+    with nothing_left_behind():
+        for _ in range(20):
+            batches = loader(records, 3, decode=int, **kind)
+            it, got, start = iter(batches), list[list[int]](), threading.Barrier(4)
+
+            def take(it: Any = it, got: list[list[int]] = got, start: threading.Barrier = start) -> None:
+                start.wait()
+                got.extend(it)
+
+            threads = [threading.Thread(target=take) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert sorted(numbers(got)) == list(range(N))
+            assert batches.state_dict()["position"] == N
+            del it, take
 
 
 def test_a_program_may_exit_in_the_middle(records: Records) -> None:
@@ -266,6 +323,43 @@ def test_an_iterator_cannot_be_used_after_a_fork_but_the_loader_can(records: Rec
 
 
 # Processes
+
+
+def test_processes_in_a_worker_of_a_data_loader_are_refused_and_threads_work(records: Records) -> None:
+    from torch.utils.data import DataLoader
+
+    class Samples:
+        def __len__(self) -> int:
+            return 1
+
+        def __getitem__(self, number: int) -> tuple[list[int], str]:
+            with pytest.raises(RuntimeError) as caught:
+                list(loader(records, 8, decode=int, processes=1))
+            return numbers(loader(records, 8, decode=int, threads=2)), str(caught.value)
+
+    batches: Any = DataLoader(Samples(), batch_size=None, num_workers=1, multiprocessing_context="fork")
+    ((got, message),) = batches
+    assert got == list(range(N))
+    assert "may not start processes; use threads= instead of processes=" in message
+
+
+def test_functions_that_processes_cannot_import_are_refused_at_once(records: Records) -> None:
+    script = f"""if True:
+        from anyrecord.torch import Loader
+        def decode(record):
+            return int(record)
+        for context in ("forkserver", "spawn"):
+            try:
+                Loader({records.paths[0]!r}, 4, decode=decode, processes=1, context=context)
+            except TypeError as error:
+                print(error)
+        print(len(list(Loader({records.paths[0]!r}, 50, decode=decode, processes=1, context="fork"))))
+    """
+    *messages, batches = python(script).splitlines()
+    assert batches == str(N // 50)
+    assert len(messages) == 2
+    for message in messages:
+        assert "defined in a notebook or an interactive session; define them in a module, or use threads=" in message
 
 
 def test_batches_of_processes_come_in_order_in_every_form(records: Records) -> None:

@@ -30,7 +30,8 @@ def test_samples_have_the_sizes_that_were_asked_for() -> None:
 
 
 def test_rows_of_a_tensor_are_as_long_as_the_longest_sample_and_are_cut() -> None:
-    numpy = pytest.importorskip("numpy")
+    import numpy
+
     job = SMALL.job(1)
     rows = numpy.zeros((job.count, 900), numpy.uint8)
     for number, sample in enumerate(job.samples()):

@@ -16,21 +16,29 @@ from __future__ import annotations
 import threading
 import warnings
 from array import array
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import chain, pairwise
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from anyrecord.torch._collate import Form, check_equal_sizes, pinned
-from anyrecord.torch._filling import read_into
+from anyrecord.torch._filling import read_into, rounded
 from anyrecord.torch._making import Plan, collated
 from anyrecord.torch._nested import map_tensors
 from anyrecord.torch._packed import PackedTensors
-from anyrecord.torch._pipeline import NOTHING, Maker
+from anyrecord.torch._pipeline import NOTHING, TOGETHER_BYTES, Failed, Maker, attempt
 
 __all__ = ["Copied", "CopyStream", "Cuda", "DeviceMaker", "can_pin", "checked_device"]
 
 _FIRST_BYTES = 1 << 20
+_MOST_TOGETHER = 64
+"""More batches than this are not read together, however small they are."""
+_ALIGNMENT = 16
+"""The records of a batch begin at a multiple of this many bytes, so that tensors of other types can be made of them."""
 
 
 def checked_device(device: Any) -> Any:
@@ -84,9 +92,12 @@ class Cuda:
         event.record(self.stream)
         return event
 
-    def let_consumer_wait(self, event: Any, tensors: list[Any]) -> None:
+    def consumer(self) -> Any:
+        """The stream that is current in this thread."""
+        return torch.cuda.current_stream(self.device)
+
+    def let_wait(self, stream: Any, event: Any, tensors: list[Any]) -> None:
         """The consumer's stream waits for the event. The tensors are not freed before that stream has used them."""
-        stream = torch.cuda.current_stream(self.device)
         stream.wait_event(event)
         for tensor in tensors:
             tensor.record_stream(stream)
@@ -123,21 +134,21 @@ class CopyStream:
         copied = map_tensors(pinned(value), to_device)
         return Copied(copied, self.cuda.record(), tensors)
 
-    def deliver(self, copied: Copied | _Copy) -> Any:
+    def deliver(self, copied: Copied | _Part) -> Any:
         """The batch, for the stream that is current in the consumer's thread."""
-        if isinstance(copied, _Copy):
-            copied = copied.result()
-        self.cuda.let_consumer_wait(copied.event, copied.tensors)
+        if isinstance(copied, _Part):
+            return copied.deliver(self.cuda)
+        self.cuda.let_wait(self.cuda.consumer(), copied.event, copied.tensors)
         return copied.value
 
 
 class _Pinned:
     """Pinned memory: room for records, and after them for their offsets."""
 
-    def __init__(self, cuda: Cuda, size: int, reserve: int) -> None:
-        self.tensor = cuda.pinned(size + reserve)
+    def __init__(self, cuda: Cuda, size: int) -> None:
+        self.tensor = cuda.pinned(size)
         self._bytes = self.tensor.numpy()
-        self.buffer = self._bytes[:size]
+        self.buffer = self._bytes
         self.event: Any = None
 
     def wait(self) -> None:
@@ -145,11 +156,19 @@ class _Pinned:
         if self.event is not None:
             self.event.synchronize()
 
-    def write(self, at: int, offsets: array[int]) -> int:
-        """Writes the offsets behind the records. Returns the end."""
-        end = at + 8 * len(offsets)
-        self._bytes[at:end] = memoryview(offsets).cast("B")
-        return end
+    def reserve(self, size: int) -> None:
+        """Leaves that many bytes of the memory for offsets."""
+        self.buffer = self._bytes[: max(0, len(self._bytes) - size)]
+
+    def write(self, at: int, offsets: array[int], batches: Sequence[range]) -> int:
+        """Writes the offsets of each batch behind the records, as numbers of 64 bits. Returns the end."""
+        numbers = np.frombuffer(offsets, np.int64)
+        for batch in batches:
+            end = at + 8 * (len(batch) + 1)
+            begin = numbers[batch.start]
+            np.subtract(numbers[batch.start : batch.stop + 1], begin, out=self._bytes[at:end].view(np.int64))
+            at = end
+        return at
 
 
 class _Ring:
@@ -161,39 +180,53 @@ class _Ring:
         self.take, self.give_back = self._free.get, self._free.put
         self._count = 0
 
-    def provide(self, count: int, reserve: int) -> None:
+    def provide(self, count: int) -> None:
         """Makes sure that there are at least so many."""
         while self._count < count:
-            self.give_back(_Pinned(self._cuda, _FIRST_BYTES, reserve))
+            self.give_back(_Pinned(self._cuda, _FIRST_BYTES))
             self._count += 1
 
 
 class DeviceMaker(Maker):
-    """Makes tensors on a device of records that are not decoded: one read and one copy for each batch."""
+    """Makes tensors on a device of records that are not decoded. One read and one copy make several batches if they are
+    small: starting a copy takes longer than reading a megabyte."""
 
     def __init__(self, plan: Plan, form: Form, copies: CopyStream, threads: int) -> None:
         self._plan, self._form, self._cuda, self._ring = plan, form, copies.cuda, copies.ring
-        # Offsets of all records and of the end, at a multiple of 8 bytes.
-        self._reserve = 8 * (plan.batch_size + 2)
+        # If damaged records are left out, only a read of one batch tells which records are of that batch.
+        self.most_together = 1 if plan.records._leaves_out else _MOST_TOGETHER
         # While each thread reads into one, copies are made from the others.
-        self._ring.provide(threads + 2, self._reserve)
+        self._ring.provide(threads + 2)
         self._copies: SimpleQueue[_Copy | None] = SimpleQueue()
-        arguments = (self._cuda, self._ring, self._copies, form)
+        arguments = (self._cuda, self._ring, self._copies)
         self._thread = threading.Thread(target=_start_copies, args=arguments, name="anyrecord-loader-copy", daemon=True)
         self._thread.start()
 
-    def _pinned(self, size: int) -> _Pinned:
-        return _Pinned(self._cuda, size, self._reserve)
+    def make_group(self, number: int, count: int, piece: int, of: int) -> Any:
+        if count == 1:
+            return self._copied(number, 1)
+        copy = attempt(self._copied, number, count)
+        if type(copy) is not Failed:
+            return copy
+        # The batches before the one that cannot be made are still delivered.
+        return [attempt(self._copied, one, 1) for one in range(number, number + count)]
 
-    def make(self, number: int, piece: int, of: int) -> Any:
+    def split(self, group: Any) -> Iterable[Any]:
+        copies = group if isinstance(group, list) else [group]
+        return chain.from_iterable(copy.parts() if isinstance(copy, _Copy) else [copy] for copy in copies)
+
+    def _copied(self, number: int, count: int) -> Any:
+        """Reads batches. They are copied to the device when the copying thread comes to it."""
+        positions = self._plan.positions(number, count)
+        # The offsets begin at a multiple of 8 bytes.
+        reserve = 8 * (len(positions) + count + 1) if self._form != "tensors" else 0
         memory = self._ring.take()
         try:
             memory.wait()
-            memory, offsets = read_into(self._plan.records, self._plan.positions(number), memory, self._pinned)
+            memory.reserve(reserve)
+            memory, offsets = read_into(self._plan.records, positions, memory, partial(self._larger, count, reserve))
             if len(offsets) > 1:
-                if self._form == "tensors":
-                    collated(check_equal_sizes, offsets, self._plan, number)
-                copy = _Copy(memory, offsets)
+                copy = _Copy(memory, offsets, self._form, self._batches(number, offsets))
                 self._copies.put(copy)
                 return copy
         except BaseException:
@@ -202,6 +235,23 @@ class DeviceMaker(Maker):
         self._ring.give_back(memory)
         return NOTHING
 
+    def _batches(self, number: int, offsets: array[int]) -> list[range]:
+        """The numbers of the records of each batch, among those that were read."""
+        records, size = len(offsets) - 1, self._plan.batch_size
+        batches = [range(begin, min(begin + size, records)) for begin in range(0, records, size)]
+        if self._form == "tensors":
+            numbers = np.frombuffer(offsets, np.int64)
+            for i, batch in enumerate(batches):
+                collated(check_equal_sizes, numbers[batch.start : batch.stop + 1], self._plan, number + i)
+        return batches
+
+    def _larger(self, count: int, reserve: int, size: int) -> _Pinned:
+        """Memory for `count` batches of that size together, and for more if more will be read together."""
+        more = min(TOGETHER_BYTES, size // count * min(self._plan.count, self.most_together))
+        memory = _Pinned(self._cuda, rounded(max(size, more)) + reserve)
+        memory.reserve(reserve)
+        return memory
+
     def close(self) -> None:
         self._copies.put(None)
         # The garbage collector may call this in the thread itself.
@@ -209,59 +259,110 @@ class DeviceMaker(Maker):
             self._thread.join()
 
 
-def _start_copies(cuda: Cuda, ring: _Ring, copies: SimpleQueue[_Copy | None], form: Form) -> None:
+def _start_copies(cuda: Cuda, ring: _Ring, copies: SimpleQueue[_Copy | None]) -> None:
     """What the copying thread does. It must not refer to the maker, which ends it when nothing refers to that."""
     cuda.use_stream()
     while (copy := copies.get()) is not None:
-        copy.start(cuda, ring, form)
+        copy.start(cuda, ring)
         del copy
 
 
 class _Copy:
-    """A batch in pinned memory, and then the copy to the device or the error of starting it."""
+    """Batches in pinned memory, and then the copy to the device or the error of starting it."""
 
-    __slots__ = ("_copied", "_error", "_memory", "_offsets", "_started", "nbytes")
+    __slots__ = (
+        "_batches",
+        "_block",
+        "_error",
+        "_event",
+        "_form",
+        "_memory",
+        "_offsets",
+        "_started",
+        "_stream",
+        "_values",
+        "nbytes",
+    )
 
-    def __init__(self, memory: _Pinned, offsets: array[int]) -> None:
+    def __init__(self, memory: _Pinned, offsets: array[int], form: Form, batches: list[range]) -> None:
         self._memory: _Pinned | None = memory
-        self._offsets = offsets
+        self._offsets, self._form, self._batches = offsets, form, batches
         self.nbytes = offsets[-1]
-        self._copied: Copied | None = None
+        self._block: Any = None
+        self._event: Any = None
+        self._stream: Any = None
+        self._values: list[tuple[Any, Any]] | None = None
         self._error: BaseException | None = None
         self._started = threading.Lock()
         self._started.acquire()
 
-    def start(self, cuda: Cuda, ring: _Ring, form: Form) -> None:
+    def start(self, cuda: Cuda, ring: _Ring) -> None:
         memory, self._memory = self._memory, None
         assert memory is not None
         try:
-            self._copied = _copy(cuda, memory, self._offsets, form)
+            end = self.nbytes
+            if self._form != "tensors":
+                end = memory.write(_after(end), self._offsets, self._batches)
+            self._block = cuda.empty(end)
+            self._block.copy_(memory.tensor[:end], non_blocking=True)
+            self._event = memory.event = cuda.record()
         except BaseException as error:
             self._error = error
         finally:
             ring.give_back(memory)
             self._started.release()
 
-    def result(self) -> Copied:
-        """Waits until the copy is started."""
+    def parts(self) -> list[_Part]:
+        """The batches."""
+        return [_Part(self, number) for number in range(len(self._batches))]
+
+    def batch(self, number: int, cuda: Cuda) -> Any:
+        """One of the batches, for the stream that is current in the consumer's thread."""
+        if self._values is None:
+            self._values = self._opened()
+        stream = cuda.consumer()
+        if stream != self._stream:  # most consumers have one stream
+            cuda.let_wait(stream, self._event, [self._block])
+            self._stream = stream
+        data, offsets = self._values[number]
+        if data.storage_offset() % _ALIGNMENT:
+            data = data.clone()
+        if offsets is not None:
+            return PackedTensors(data, offsets)
+        count = len(self._batches[number])
+        return data.view(count, len(data) // count)
+
+    def _opened(self) -> list[tuple[Any, Any]]:
+        """The data and the offsets of each batch. Waits until the copy is started."""
         with self._started:
             if self._error is not None:
-                raise self._error
-            assert self._copied is not None
-            return self._copied
+                raise self._take_error()
+        ends = [self._offsets[batch.stop] for batch in self._batches]
+        data = self._block[: self.nbytes].split([end - begin for begin, end in pairwise([0, *ends])])
+        if self._form == "tensors":
+            return [(of_batch, None) for of_batch in data]
+        offsets = self._block[_after(self.nbytes) :].view(torch.int64)
+        return list(zip(data, offsets.split([len(batch) + 1 for batch in self._batches]), strict=True))
+
+    def _take_error(self) -> BaseException:
+        """Returns the error. Its traceback refers to this copy, so the copy must not keep it."""
+        error, self._error = self._error, None
+        assert error is not None
+        return error
 
 
-def _copy(cuda: Cuda, memory: _Pinned, offsets: array[int], form: Form) -> Copied:
-    count, size = len(offsets) - 1, offsets[-1]
-    if form == "tensors":
-        block = cuda.empty(size)
-        block.copy_(memory.tensor[:size], non_blocking=True)
-        value = block.view(count, size // count)
-    else:
-        at = -(-size // 8) * 8
-        end = memory.write(at, offsets)
-        block = cuda.empty(end)
-        block.copy_(memory.tensor[:end], non_blocking=True)
-        value = PackedTensors(block[:size], block[at:].view(torch.int64))
-    memory.event = cuda.record()
-    return Copied(value, memory.event, [block])
+class _Part:
+    """One of the batches that are copied together."""
+
+    __slots__ = ("_copy", "_number")
+
+    def __init__(self, copy: _Copy, number: int) -> None:
+        self._copy, self._number = copy, number
+
+    def deliver(self, cuda: Cuda) -> Any:
+        return self._copy.batch(self._number, cuda)
+
+
+def _after(size: int) -> int:
+    """Where offsets of 8 bytes each can begin."""
+    return -(-size // 8) * 8

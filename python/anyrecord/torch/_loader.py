@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, Literal, SupportsIndex, TypedDict, TypeVar, Unpack, overload
+
+import torch.utils.data
 
 from anyrecord._dataclasses import replace
 from anyrecord._mapped import MappedRecords
@@ -26,6 +29,9 @@ __all__ = ["Loader", "LoaderIterator"]
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_SMALL_RECORD = 32_000
+"""Bytes. For a GPU, more threads read smaller records: finding a record takes as long as reading some kilobytes."""
 
 
 class _Options(TypedDict, total=False):
@@ -83,14 +89,16 @@ class Loader(Generic[T]):
     - `shuffle=True`: a new order in each epoch, which `seed` and the epoch decide. `seed`, `window`, `block`, `tail`,
       `rank` and `world` mean the same as for `ElasticSampler`, and the order is the same.
     - `drop_last=True`: leave out the last batch if it has fewer records than others.
-    - `threads`: how many threads load batches. The default is 2 if there is nothing to decode, else one for each
-      core, at most 16. With 0, the thread of the training loop loads them, which helps to debug `decode`.
+    - `threads`: how many threads load batches. The default is 2 if there is nothing to decode (4 for small records to a
+      GPU), else one for each core, at most 16. With 0, the thread of the training loop loads them, which helps to debug
+      `decode`.
     - `processes`: that many processes decode and collate, for a `decode` that holds the interpreter's lock. Threads
       read records into memory that the processes share. `context` is the start method, `"forkserver"` by default.
     - `prefetch`: how many batches are loaded ahead. By default, up to two for each thread, as long as they take less
-      than 256 MB; at least two.
+      than 256 MiB; at least two.
     - `pin_memory=True`: tensors are in pinned memory.
     - `device="cuda"`: tensors are on the GPU. The copies run on a stream of their own, beside reading and training.
+      Small batches of records that are not decoded are copied together.
 
     The state is that of `ElasticSampler` and `ElasticLoader`: each can load what another one has saved. An exception in
     `decode` is raised in the training loop, with a note that names the file and the record.
@@ -180,6 +188,11 @@ class Loader(Generic[T]):
         pin_memory: bool = False,
         device: Any = None,
     ) -> None:
+        if isinstance(records, torch.utils.data.Dataset):
+            raise TypeError(
+                f"Loader takes records or a path, not a dataset ({type(records).__name__}); "
+                "pass it the path, and decode= if there is one"
+            )
         source: Records | MappedRecords[Any] = (
             records if isinstance(records, Records | MappedRecords) else open_records(records)
         )
@@ -267,7 +280,8 @@ class Loader(Generic[T]):
             # Copies to a device need a thread with a stream of its own.
             return self._threads if self._device is None else max(1, self._threads)
         if not self._functions and not callable(self._collate):
-            return 2 if self._device is None else min(4, _available_cores())
+            is_small = self._device is not None and self._records._mean_bytes() < _SMALL_RECORD
+            return min(4 if is_small else 2, max(2, _available_cores()))
         return min(16, _available_cores())
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
@@ -285,6 +299,10 @@ class Loader(Generic[T]):
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Continues from the state in the next iteration. Ranks, threads and batch size can differ from before."""
         self.sampler.load_state_dict(state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pinned memory and the stream belong to this process.
+        return {**self.__dict__, "_copies": None}
 
     def __repr__(self) -> str:
         return f"<anyrecord.torch.Loader: batches of {self.batch_size} from {self._records!r}>"
@@ -306,6 +324,7 @@ class LoaderIterator(Iterator[T], Generic[T]):
         self._pipeline: Pipeline | None = None
         self._loader = loader
         self._taken = iter(loader.sampler)
+        self._lock = threading.Lock()
 
     def __next__(self) -> T:
         pipeline = self._pipeline or self._begin()
@@ -322,20 +341,24 @@ class LoaderIterator(Iterator[T], Generic[T]):
             self._taken.ended = self._taken.ended or not pipeline.is_closed
             pipeline.close()
             raise StopIteration
-        self._taken.taken += taken
+        with self._lock:
+            self._taken.taken += taken
         return batch  # type: ignore[no-any-return]  # what the pipeline makes
 
     def _begin(self) -> Pipeline:
-        # Trainers make the iterator first and then choose the epoch.
-        if self._loader.sampler._pass is None:
-            self._taken = iter(self._loader.sampler)
-        self._pipeline = self._loader._begin(self._taken.share)
-        return self._pipeline
+        with self._lock:  # several threads may take batches
+            if self._pipeline is None:
+                # Trainers make the iterator first and then choose the epoch.
+                if self._loader.sampler._pass is None:
+                    self._taken = iter(self._loader.sampler)
+                self._pipeline = self._loader._begin(self._taken.share)
+            return self._pipeline
 
     def close(self) -> None:
         """Ends the iteration and its threads and processes. It waits for what threads have begun."""
         if self._pipeline is None:
-            self._pipeline = Pipeline(Maker(), 0, 0)
+            with self._lock:
+                self._pipeline = self._pipeline or Pipeline(Maker(), 0, 0)
         self._pipeline.close()
 
     def __del__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
@@ -11,8 +12,9 @@ from anyrecord._mapped import MappedRecords
 from anyrecord._records import Records
 from anyrecord.sampling import Share
 from anyrecord.torch._collate import Form, check_equal_sizes
+from anyrecord.torch._intraop import IntraopThreads
 from anyrecord.torch._packed import PackedTensors
-from anyrecord.torch._pipeline import NOTHING, Maker
+from anyrecord.torch._pipeline import NOTHING, Maker, Tasks
 
 __all__ = ["ListMaker", "PackedMaker", "Place", "Plan", "collated"]
 
@@ -34,10 +36,10 @@ class Plan:
         if records._is_remote and self._size:
             self._ahead = records[share.start + share.rank :: share.world]._read_ahead(0)
 
-    def positions(self, number: int) -> Sequence[int]:
-        """The positions of the records of one batch, in the order of the epoch."""
+    def positions(self, number: int, batches: int = 1) -> Sequence[int]:
+        """The positions of the records of one batch, or of several, in the order of the epoch."""
         begin = number * self.batch_size
-        count = min(self.batch_size, self._size - begin)
+        count = min(batches * self.batch_size, self._size - begin)
         taken, *padding = self._share.positions(begin, count)
         return list(chain(taken, *padding)) if padding else taken
 
@@ -65,6 +67,18 @@ class ListMaker(Maker):
         self.can_split = bool(functions)
         source: Any = MappedRecords(plan.records, *functions) if functions else plan.records
         self._read: Callable[[Sequence[int]], list[Any]] = source.__getitems__
+        self._intraop = IntraopThreads() if functions or collate is not None else None
+
+    def start(self, count: int, start: Callable[[], None]) -> None:
+        if self._intraop is None:
+            start()
+        else:
+            self._intraop.start(count, start)
+
+    def run(self, tasks: Tasks, lock: threading.Lock, index: int) -> None:
+        if self._intraop is not None:
+            self._intraop.enter()
+        super().run(tasks, lock, index)
 
     def make(self, number: int, piece: int, of: int) -> list[Any]:
         positions = self._plan.positions(number)

@@ -10,7 +10,8 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import thread_time
 from typing import Any
@@ -18,7 +19,7 @@ from weakref import WeakSet
 
 from anyrecord.torch._nested import bytes_of
 
-__all__ = ["END", "NOTHING", "Maker", "Ordered", "Pipeline", "Tasks"]
+__all__ = ["END", "NOTHING", "TOGETHER_BYTES", "Failed", "Maker", "Ordered", "Pipeline", "Tasks", "attempt"]
 
 END = object()
 """Delivered after the last batch."""
@@ -27,18 +28,21 @@ NOTHING = object()
 
 _MOST_BYTES = 256 << 20
 """The number of bytes that batches may hold ahead of the consumer. Two batches are always made, whatever their size."""
+TOGETHER_BYTES = 32 << 20
+"""Small batches are made together, up to so many bytes."""
 _LEAST_SECONDS = 1e-3
 """A smaller piece of a batch costs more to hand over than it saves."""
 _BATCHES_PER_MEASUREMENT = 16
 
 
 class Ordered:
-    """A batch that was ordered, and then the batch itself or the error that making it raised."""
+    """A batch that was ordered, and then the batch itself or the error that making it raised. Or several batches, which
+    are made together."""
 
-    __slots__ = ("_left", "_lock", "_pieces", "_ready", "error", "is_done", "number", "seconds", "size", "value")
+    __slots__ = ("_left", "_pieces", "_ready", "count", "error", "is_done", "number", "seconds", "size", "value")
 
-    def __init__(self, number: int, pieces: int) -> None:
-        self.number = number
+    def __init__(self, number: int, count: int, pieces: int) -> None:
+        self.number, self.count = number, count
         self.value: Any = None
         self.error: BaseException | None = None
         self.is_done = False
@@ -53,7 +57,7 @@ class Ordered:
         """Makes one piece, and the batch if it is the last one."""
         of = len(self._pieces)
         begun = thread_time() if maker.can_split else 0.0
-        self._pieces[piece] = _attempt(maker, self.number, piece, of)
+        self._pieces[piece] = attempt(maker.make_group, self.number, self.count, piece, of)
         with lock:
             self._left -= 1
             is_last = self._left == 0
@@ -64,7 +68,7 @@ class Ordered:
     def _finish(self, maker: Maker) -> None:
         pieces, self._pieces = self._pieces, []
         # The first in the order of the records, whichever thread was first.
-        failed = next((piece for piece in pieces if type(piece) is _Failed), None)
+        failed = next((piece for piece in pieces if type(piece) is Failed), None)
         if failed is not None:
             self.fail(failed.error)
             return
@@ -78,8 +82,8 @@ class Ordered:
 
     def measure(self, value: Any) -> None:
         """Measures the size of some of the batches. All have about the same."""
-        if self.number % _BATCHES_PER_MEASUREMENT == 0:
-            self.size = max(1, bytes_of(value))
+        if self.count > 1 or self.number % _BATCHES_PER_MEASUREMENT == 0:
+            self.size = max(1, bytes_of(value) // self.count)
 
     def deliver(self, value: Any) -> None:
         self.value = value
@@ -108,19 +112,22 @@ class Ordered:
             self._ready.release()
 
 
-class _Failed:
+class Failed:
+    """Stands for a batch that could not be made."""
+
     __slots__ = ("error",)
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
-def _attempt(maker: Maker, number: int, piece: int, of: int) -> Any:
-    """A piece of a batch, or the error. The frames in its traceback must not have the error, which would be a cycle."""
+def attempt(make: Callable[..., Any], *arguments: int) -> Any:
+    """What the function makes, or the error. The frames in its traceback must not have the error, which would be a
+    cycle."""
     try:
-        return maker.make(number, piece, of)
+        return make(*arguments)
     except BaseException as error:
-        return _Failed(error)
+        return Failed(error)
 
 
 class Tasks:
@@ -146,6 +153,12 @@ class Maker:
 
     can_split = False
     """Whether several threads can make one batch."""
+    most_together = 1
+    """How many batches can be made together."""
+
+    def start(self, count: int, start: Callable[[], None]) -> None:
+        """Calls `start`, which starts that many threads."""
+        start()
 
     def run(self, tasks: Tasks, lock: threading.Lock, index: int) -> None:
         """What one of the threads does: it works on tasks until there is None."""
@@ -157,6 +170,14 @@ class Maker:
     def make(self, number: int, piece: int, of: int) -> Any:
         """Makes one of the pieces of a batch, or the batch if there is one piece."""
         raise NotImplementedError
+
+    def make_group(self, number: int, count: int, piece: int, of: int) -> Any:
+        """Makes `count` batches. There is one, unless the maker says that it can make more together."""
+        return self.make(number, piece, of)
+
+    def split(self, group: Any) -> Iterable[Any]:
+        """The batches that were made together. One that could not be made is `Failed`."""
+        return (group,)
 
     def finish(self, number: int, pieces: list[Any]) -> Any:
         """Makes the batch from its pieces. The thread that has made the last piece calls it."""
@@ -185,20 +206,23 @@ class Pipeline:
         self._before_order, self._deliver = before_order, deliver
         self._prefetch = prefetch
         self._ordered: deque[Ordered] = deque()
-        self._next = 0
+        self._received: deque[Any] = deque()
+        self._next, self._together = 0, 1
         self._pieces = max(1, threads) if maker.can_split else 1
         self._largest = 0
         self.is_closed = False
         self._pid = os.getpid()
         self._tasks = Tasks()
-        self._piece_lock, self._taking, self._closing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._piece_lock, self._taking = threading.Lock(), threading.Lock()
+        self._closing, self._is_closing = threading.RLock(), False
         self._threads: list[threading.Thread] = []
         self._window = self._choose_window()
         if threads:
             _live.add(self)
             try:
                 self._order()
-                self._start(min(threads, self._next * self._pieces))
+                count = min(threads, len(self._ordered) * self._pieces)
+                maker.start(count, partial(self._start, count))
             except BaseException:
                 self.close()
                 raise
@@ -214,17 +238,18 @@ class Pipeline:
     def _choose_window(self) -> int:
         """How many batches to make ahead of the consumer."""
         if self._prefetch is not None:
-            return self._prefetch
+            # Those that were received together count, too.
+            return self._prefetch if self._together == 1 else self._prefetch // self._together - 1
         if not self._largest:  # not known yet: as many as keep all threads busy
             return max(2, -(-self._most_threads // self._pieces))
-        return max(2, min(-(-2 * self._most_threads // self._pieces), _MOST_BYTES // self._largest))
+        return max(2, min(-(-2 * self._most_threads // self._pieces), _MOST_BYTES // (self._largest * self._together)))
 
     def _order(self) -> None:
         while self._next < self._count and len(self._ordered) < self._window:
             if self._before_order is not None:
                 self._before_order(self._next)
-            ordered = Ordered(self._next, self._pieces)
-            self._next += 1
+            ordered = Ordered(self._next, min(self._together, self._count - self._next), self._pieces)
+            self._next += ordered.count
             self._ordered.append(ordered)
             for piece in range(self._pieces):
                 self._tasks.put((ordered, piece))
@@ -238,26 +263,45 @@ class Pipeline:
                 return END
             if not self._most_threads:
                 return self._make_here()
-            if not self._ordered:
+            if not self._received and not self._receive():
                 return END
-            ordered = self._ordered[0]
-            ordered.wait()
-            if self.is_closed or not ordered.is_done:
-                return END
-            self._ordered.popleft()
-            if ordered.error is not None:
-                raise ordered.take_error()
-            if ordered.size > self._largest or ordered.seconds:
-                self._adapt(ordered)
-            self._order()
-            value = ordered.value
-            return value if self._deliver is None or value is NOTHING else self._deliver(value)
+            return self._delivered(self._received.popleft())
+
+    def _receive(self) -> bool:
+        """Waits for the next batches. False if there are none."""
+        if not self._ordered:
+            return False
+        ordered = self._ordered[0]
+        ordered.wait()
+        if self.is_closed or not ordered.is_done:
+            return False
+        self._ordered.popleft()
+        if ordered.error is not None:
+            raise ordered.take_error()
+        if ordered.size or ordered.seconds:
+            self._adapt(ordered)
+        self._order()
+        self._received.extend(self._maker.split(ordered.value))
+        return True
+
+    def _delivered(self, value: Any) -> Any:
+        if type(value) is Failed:
+            raise value.error
+        return value if self._deliver is None or value is NOTHING else self._deliver(value)
 
     def _adapt(self, ordered: Ordered) -> None:
         self._largest = max(self._largest, ordered.size)
         if self._maker.can_split:
             self._pieces = max(1, min(self._most_threads, int(ordered.seconds / _LEAST_SECONDS)))
+        if ordered.count == self._together:
+            self._together = self._choose_together()
         self._window = self._choose_window()
+
+    def _choose_together(self) -> int:
+        """How many batches to make together. Their number grows, because the first batch must come soon."""
+        ahead = self._maker.most_together if self._prefetch is None else self._prefetch // 4
+        fitting = TOGETHER_BYTES // max(1, self._largest)
+        return max(1, min(2 * self._together, fitting, ahead, self._maker.most_together))
 
     def _make_here(self) -> Any:
         if self._next == self._count:
@@ -266,7 +310,7 @@ class Pipeline:
             self._before_order(self._next)
         value = self._maker.finish(self._next, [self._maker.make(self._next, 0, 1)])
         self._next += 1
-        return value if self._deliver is None or value is NOTHING else self._deliver(value)
+        return self._delivered(value)
 
     def close(self) -> None:
         """Ends all threads. They finish what they have begun."""
@@ -278,14 +322,26 @@ class Pipeline:
             threading.Thread(target=self.close, name="anyrecord-loader-close", daemon=True).start()
             return
         with self._closing:
-            self._tasks.end(len(self._threads))
-            self._maker.interrupt()
-            for thread in self._threads:
-                thread.join()
-            for ordered in list(self._ordered):
-                ordered.cancel()
-            self._maker.close()
-            _live.discard(self)
+            if self._is_closing:  # the garbage collector may call this while it runs
+                return
+            self._is_closing = True
+            try:
+                self._end()
+            finally:
+                self._is_closing = False
+
+    def _end(self) -> None:
+        self._tasks.end(len(self._threads))
+        self._maker.interrupt()
+        for thread in self._threads:
+            thread.join()
+        for ordered in list(self._ordered):
+            ordered.cancel()
+        if self._taking.acquire(blocking=False):  # a thread that takes a batch drops the others itself
+            self._received.clear()
+            self._taking.release()
+        self._maker.close()
+        _live.discard(self)
 
 
 _live: WeakSet[Pipeline] = WeakSet()

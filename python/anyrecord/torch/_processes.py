@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -44,19 +46,35 @@ def start_context(context: str | BaseContext | None) -> BaseContext:
 
 
 class _Discard:
-    def write(self, data: bytes) -> None:
-        """Writes nothing."""
+    """Keeps of a pickle only whether it refers to the main module."""
+
+    refers_to_main = False
+
+    def write(self, data: Any) -> None:
+        self.refers_to_main |= b"__main__" in bytes(data)
 
 
 def check_picklable(functions: object) -> None:
     """Raises TypeError if these functions cannot be sent to another process."""
+    pickled = _Discard()
     try:
-        pickle.Pickler(_Discard()).dump(functions)
+        pickle.Pickler(pickled).dump(functions)
     except Exception as error:
         raise TypeError(
             f"processes= needs decode= and collate= functions that can be pickled ({error}); define them at the top "
             "level of a module, or use threads="
         ) from error
+    if pickled.refers_to_main and not _has_main_file():
+        raise TypeError(
+            "processes= cannot find functions that were defined in a notebook or an interactive session; "
+            "define them in a module, or use threads= or context='fork'"
+        )
+
+
+def _has_main_file() -> bool:
+    """Whether other processes can import the main module."""
+    main = sys.modules.get("__main__")
+    return getattr(main, "__spec__", None) is not None or os.path.exists(getattr(main, "__file__", None) or "")
 
 
 def _preload(context: BaseContext) -> None:
@@ -88,6 +106,11 @@ class ProcessMaker(Maker):
         self._plan, self._functions, self._place = plan, functions, place
         self._processes: list[Process] = []
         self._jobs = _JOBS if can_share() else 1
+        if multiprocessing.current_process().daemon:
+            raise RuntimeError(
+                "this process is itself a worker, of a DataLoader for example, and may not start processes; "
+                "use threads= instead of processes="
+            )
         _preload(context)
         seed = int(torch.empty((), dtype=torch.int64).random_())  # as `DataLoader` does it
         try:
@@ -120,6 +143,9 @@ class ProcessMaker(Maker):
                 error = process.death()
                 for ordered, _ in sent:
                     ordered.fail(error)
+        except BaseException as error:  # the consumer must not wait for a thread that has ended
+            for ordered, _ in sent:
+                ordered.fail(error)
 
     def _send(self, process: Process, ordered: Ordered, sent: deque[tuple[Ordered, Sequence[int]]]) -> None:
         try:

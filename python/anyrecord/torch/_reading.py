@@ -11,7 +11,7 @@ import torch.utils.data
 from anyrecord._mapped import MappedRecords
 from anyrecord._records import Openable, Records
 from anyrecord._records import open as open_records
-from anyrecord.torch._filling import read_into
+from anyrecord.torch._filling import read_into, rounded
 from anyrecord.torch._packed import PackedTensors
 
 __all__ = ["PackedReader", "Part", "checked_decode", "open_part", "read_each"]
@@ -19,6 +19,7 @@ __all__ = ["PackedReader", "Part", "checked_decode", "open_part", "read_each"]
 Part: TypeAlias = "Records | MappedRecords[Any]"
 
 _FIRST_BYTES = 1 << 20
+_LEAST_BYTES = 1 << 12
 
 
 def checked_decode(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -55,7 +56,7 @@ def read_each(part: Part, positions: Sequence[int]) -> list[tuple[Any] | None]:
 
 
 class _Shared:
-    """Shared memory. Only pages that are written to take memory, so it can be larger than needed."""
+    """Shared memory. PyTorch reserves all of it at once, so making more than is needed takes time and memory."""
 
     def __init__(self, size: int) -> None:
         self.tensor = torch.empty(0, dtype=torch.uint8).set_(torch.UntypedStorage._new_shared(size))
@@ -66,11 +67,12 @@ class PackedReader:
     """Reads packed batches. In a worker process they are in shared memory, so that handing them over copies nothing."""
 
     def __init__(self) -> None:
-        self._largest = _FIRST_BYTES
+        self._expected = _FIRST_BYTES
 
     def read(self, records: Records, positions: Sequence[int]) -> PackedTensors:
         if torch.utils.data.get_worker_info() is None:
             return PackedTensors._of(records.read_packed(positions))
-        memory, offsets = read_into(records, positions, _Shared(self._largest), _Shared)
-        self._largest = max(self._largest, len(memory.buffer))
+        memory, offsets = read_into(records, positions, _Shared(self._expected), _Shared)
+        # It soon forgets one batch that is much larger than the others.
+        self._expected = max(rounded(offsets[-1]), self._expected // 2, _LEAST_BYTES)
         return PackedTensors(memory.tensor[: offsets[-1]], torch.frombuffer(offsets, dtype=torch.int64).share_memory_())

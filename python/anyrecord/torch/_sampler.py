@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch.utils.data import Sampler
+from torch.utils.data.distributed import DistributedSampler
 
 from anyrecord import sampling
 
@@ -20,8 +20,17 @@ _KEY_PATHS = (
 )
 
 
-class ElasticSampler(sampling.ElasticSampler, Sampler[int]):
-    __doc__ = sampling.ElasticSampler.__doc__
+# Trainers divide the records of other samplers among the ranks. They leave those of a `DistributedSampler` as they are.
+class ElasticSampler(sampling.ElasticSampler, DistributedSampler):
+    """The `ElasticSampler` of `anyrecord.sampling` as a sampler of PyTorch: record numbers for one rank.
+
+    >>> from torch.utils.data import DataLoader
+    >>> loader = DataLoader(range(100, 110), sampler=ElasticSampler(range(10), seed=42, rank=0, world=2), batch_size=3)
+    >>> sum(len(batch) for batch in loader)
+    5
+
+    Arguments, states and what happens at the end of an epoch are those of the class in `anyrecord.sampling`.
+    """
 
 
 def sampler_state(loader_state: Mapping[str, Any]) -> dict[str, int]:

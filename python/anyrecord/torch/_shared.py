@@ -51,6 +51,7 @@ class SharedMemory:
     def send(self, connection: Any, pid: int) -> None:
         assert self._descriptor is not None
         send_handle(connection, self._descriptor, pid)
+        _block(connection)
         self._close_descriptor()
 
     def _close_descriptor(self) -> None:
@@ -65,9 +66,15 @@ class SharedMemory:
             self.memory.release()
 
 
+def _block(connection: Connection) -> None:
+    """Sending a descriptor makes the connection non-blocking if the program has called `socket.setdefaulttimeout`."""
+    os.set_blocking(connection.fileno(), True)
+
+
 def receive_memory(connection: Connection, size: int) -> memoryview:
     """Maps the memory that the other process sends."""
     descriptor = recv_handle(connection)
+    _block(connection)
     try:
         return memoryview(mmap.mmap(descriptor, size))
     finally:
