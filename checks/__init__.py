@@ -30,6 +30,9 @@
 | `interrupts` | Ctrl-C at every read and every record |
 | `listings` | packed folders by an attacker |
 | `outputs` | the same bytes for any number of threads; writers that are not closed well |
+| `wheel` | a program of its own: installs a wheel into empty environments and tries it there |
+| `wheel_smoke` | for it: what is tried |
+| `targets` | a program of its own: compiles the core for other systems, and runs its tests with qemu |
 """
 
 import sys

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 import time
+from typing import Any
 
 from checks.figures import Figure
 
@@ -17,6 +18,8 @@ CHECKS: dict[str, str] = {
     "kills": "a process is killed at each call that changes files",
     "upload_kills": "a process is killed at random moments of an upload to an object store",
     "loader_kills": "a PyTorch job is killed at random moments and goes on with other numbers of ranks",
+    "shards_model": "workers and a queue of shards in every order of steps, crashes, lost and late messages",
+    "shard_kills": "workers of a shard queue are killed and paused at random moments, on every store",
     "faults": "each call that changes files fails",
     "cache": "processes share a local cache half the size of the data, and are killed",
     "salvage": "damaged and cut files give exactly their whole records",
@@ -30,9 +33,9 @@ CHECKS: dict[str, str] = {
 """Each is a module of this package with a function `run(short: bool) -> list[Figure]`."""
 
 
-def run(name: str, short: bool) -> list[Figure]:
+def run(name: str, short: bool, **options: Any) -> list[Figure]:
     """Runs the check of that name."""
-    figures: list[Figure] = importlib.import_module(f"checks.{name}").run(short)
+    figures: list[Figure] = importlib.import_module(f"checks.{name}").run(short, **options)
     return figures
 
 
@@ -45,13 +48,21 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", metavar="name", help="the checks to run")
     parser.add_argument("--short", action="store_true", help="only what `make test` runs")
+    for_shards = parser.add_argument_group("for shard_kills")
+    for_shards.add_argument("--store", help="one store: memory, tcp, redis or ray")
+    for_shards.add_argument("--number", type=int, help="how many schedules on each store")
+    for_shards.add_argument("--seed", type=int, help="another one gives other schedules")
     arguments = parser.parse_args()
+    given = {name: getattr(arguments, name) for name in ("store", "number", "seed")}
+    options = {name: value for name, value in given.items() if value is not None}
+    if options and arguments.names != ["shard_kills"]:
+        parser.error("--store, --number and --seed are for shard_kills alone")
     if unknown := [name for name in arguments.names if name not in CHECKS]:
         parser.error(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
     sound = True
     for name in arguments.names or CHECKS:
         began = time.monotonic()
-        figures = run(name, arguments.short)
+        figures = run(name, arguments.short, **options)
         sound = sound and all(figure.ok for figure in figures)
         print(f"{name}: {CHECKS[name]} ({time.monotonic() - began:.0f} s)", flush=True)
         for figure in figures:

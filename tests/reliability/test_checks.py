@@ -7,7 +7,7 @@ import pytest
 from checks.__main__ import CHECKS, run
 from checks.figures import Figure
 
-NEED_FRAMEWORKS = {"loader_kills"}
+NEED_FRAMEWORKS = {"loader_kills", "shard_kills"}
 
 
 @pytest.mark.parametrize(

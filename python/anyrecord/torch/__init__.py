@@ -22,12 +22,14 @@ try:
 except ImportError as error:
     raise ImportError("anyrecord.torch needs PyTorch: pip install 'anyrecord[torch]'") from error
 
+from anyrecord._shard_tcp import connect_store, host_store
 from anyrecord.sampling import ElasticLoader
 from anyrecord.torch._datasets import Dataset, concat
 from anyrecord.torch._iterable import IterableDataset
 from anyrecord.torch._loader import Loader, LoaderIterator
 from anyrecord.torch._packed import PackedTensors, packed_batch
 from anyrecord.torch._sampler import ElasticSampler, sampler_state
+from anyrecord.torch._shards import ShardDataset, until_all_done
 
 __all__ = [
     "Dataset",
@@ -37,7 +39,11 @@ __all__ = [
     "Loader",
     "LoaderIterator",
     "PackedTensors",
+    "ShardDataset",
     "concat",
+    "connect_store",
+    "host_store",
     "packed_batch",
     "sampler_state",
+    "until_all_done",
 ]
