@@ -30,6 +30,8 @@ GRAIN = (
 
 def main():
     import grain
+    from absl import flags
+    flags.FLAGS.mark_as_parsed()  # where JAX is installed, Grain asks for a flag before it starts workers
     from array_record.python import array_record_data_source
     assert array_record_data_source.__name__.startswith("anyrecord.compat.")
     # Grain's own source is made from what it imported.

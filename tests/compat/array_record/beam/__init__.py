@@ -1,0 +1,1 @@
+"""The drop-in for `array_record.beam`, beside the original."""
