@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import os as _os
+import typing as _typing
 import warnings as _warnings
 
 from anyrecord import _core
@@ -39,11 +40,20 @@ from anyrecord.errors import (
     ClosedError,
     DamageWarning,
     FormatError,
+    LeaseLostError,
     LimitError,
     PublishError,
     RecordError,
     TruncatedError,
 )
+
+if _typing.TYPE_CHECKING:
+    from anyrecord._elastic import ElasticRecords, elastic
+    from anyrecord._shard_lease import Lease
+    from anyrecord._shard_plan import Shard, ShardPlan
+    from anyrecord._shard_queue import ShardQueue
+    from anyrecord._shard_status import HeldShard, ShardStatus
+    from anyrecord._shard_store import MemoryStore, ShardStore
 
 __all__ = [
     "BatchIterator",
@@ -53,15 +63,20 @@ __all__ = [
     "Converted",
     "Copied",
     "DamageWarning",
+    "ElasticRecords",
     "FileInfo",
     "Folder",
     "FormatError",
+    "HeldShard",
     "Info",
+    "Lease",
+    "LeaseLostError",
     "LimitError",
     "Limits",
     "Location",
     "MappedIterator",
     "MappedRecords",
+    "MemoryStore",
     "Packed",
     "Permutation",
     "PublishError",
@@ -71,6 +86,11 @@ __all__ = [
     "Recovered",
     "Report",
     "Salvaged",
+    "Shard",
+    "ShardPlan",
+    "ShardQueue",
+    "ShardStatus",
+    "ShardStore",
     "Skipped",
     "Stats",
     "Temporary",
@@ -81,6 +101,7 @@ __all__ = [
     "convert",
     "copy",
     "create",
+    "elastic",
     "info",
     "mix",
     "open",
@@ -92,6 +113,36 @@ __all__ = [
 ]
 
 __version__ = _core.VERSION
+
+# Imported when they are first used: few programs hand out shards, and the import would take a tenth longer.
+_LATER = {
+    "ElasticRecords": "_elastic",
+    "HeldShard": "_shard_status",
+    "Lease": "_shard_lease",
+    "MemoryStore": "_shard_store",
+    "Shard": "_shard_plan",
+    "ShardPlan": "_shard_plan",
+    "ShardQueue": "_shard_queue",
+    "ShardStatus": "_shard_status",
+    "ShardStore": "_shard_store",
+    "elastic": "_elastic",
+}
+
+
+if not _typing.TYPE_CHECKING:  # a checker must still report a name that does not exist
+
+    def __getattr__(name: str) -> object:
+        if (module := _LATER.get(name)) is None:
+            raise AttributeError(f"module 'anyrecord' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = globals()[name] = getattr(import_module(f"anyrecord.{module}"), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(after_in_child=_core.after_fork)

@@ -92,7 +92,8 @@ def mix(
     records, functions = _same_kind(list(sources), "mix")
     whole = _whole_weights(list(weights))
     if len(whole) != len(records):
-        raise ValueError(f"{len(records)} sources need {len(records)} weights, not {len(whole)}")
+        need = "1 source needs 1 weight" if len(records) == 1 else f"{len(records)} sources need {len(records)} weights"
+        raise ValueError(f"{need}, not {len(whole)}")
     parts = [part._source for part in records]
     mixed = _core.mix(parts, _options_of(parts), whole, seed, until, length)
     return _mapped(type(records[0])(mixed), functions)

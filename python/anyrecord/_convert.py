@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, SupportsIndex, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, SupportsIndex, Unpack
 
 from anyrecord import _core, _pouring
 from anyrecord._calls import Progress
@@ -19,7 +19,7 @@ from anyrecord._pouring import View
 from anyrecord._publishing import Unchanged
 from anyrecord._records import Records
 from anyrecord._stores import Pairs, Storage
-from anyrecord._targets import destination
+from anyrecord._targets import Destination, destination
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import (
     Creating,
@@ -49,16 +49,16 @@ class Converted:
     source_bytes: int
     """Size of the files that were read."""
     file_bytes: int
-    """Size of the files that were written."""
+    """Size of the files that were written. 0 for a file object."""
     paths: tuple[str, ...]
-    """The files that were written."""
+    """The files that were written. Empty for a file object."""
     skipped: tuple[Skipped, ...] = ()
     """The damaged records that were left out or replaced, as in `Records.skipped`."""
 
 
 def convert(
     sources: StrPath | Iterable[StrPath] | View,
-    target: StrPath,
+    target: StrPath | BinaryIO,
     *,
     format: str | None = None,
     overwrite: bool = False,
@@ -102,6 +102,8 @@ def convert(
       shard after the other.
     - an existing folder, or a name that ends in a slash: each source becomes one file in that folder. The file keeps
       its name and its shard number, and gets the suffix of `format`. You must pass `format`.
+    - a file object with `write`, such as `sys.stdout.buffer`: all records go there at once. You must pass `format`. It
+      is not read again, and after an exception a part of the records is there.
 
     Pass options of the new format as keywords, as for `create`. `overwrite` and `durable` mean the same as there, and
     so does `threads`, but the default here is to encode on all cores. With `overwrite=True`, a source can be its own
@@ -129,7 +131,8 @@ def convert(
     files got their names, call `recover` first.
     """
     refuse_unknown_options("convert", options)
-    to = destination(target, target_storage)
+    output = target if hasattr(target, "write") else None
+    to = Destination("") if output is not None else destination(target, target_storage)  # type: ignore[arg-type]
     name = to.name
     view = sources if isinstance(sources, Records | MappedRecords) else None
     given = (source_format, limits, None if on_error == "raise" else on_error, max_errors, storage)
@@ -149,7 +152,9 @@ def convert(
         if function is not None and not callable(function):
             raise TypeError(f"{what} needs a function, not {type(function).__name__}")
     sharding = sharding_of(shards, shard_bytes, shard_records)
-    into_folder = is_folder_target(name, format, sharding)
+    if output is not None and sharding[0] != "one":
+        raise ValueError("shards cannot be written to a file object; pass a path")
+    into_folder = output is None and is_folder_target(name, format, sharding)
     if into_folder and view is not None:
         raise ValueError(
             f"{name} is a folder, which gets one file for each source file; pass a file name to convert open records"
@@ -158,22 +163,25 @@ def convert(
         view=view,
         reading=reading,
         creating=Creating(
-            format=format or format_of(name),
+            format=format or format_of(None if output is not None else name),
             overwrite=bool(overwrite),
             durable=bool(durable),
             threads=cores() if threads is None else threads_option(threads),
             sharding=sharding,
             num_records=None,
-            tally=bool(verify),
+            tally=bool(verify) and output is None,
             storage=to.storage,
             in_set=into_folder,
         ),
+        output=output,
         options={keyword: value for keyword, value in options.items() if value is not None},
         map=map,
         progress=progress,
         total=0 if view is None else len(view),
     )
     files = with_sizes(files, reading)
+    if output is not None:
+        return _convert([Target("", files)], job, unchanged)
     targets = plan(files, name, job.creating, job.options, into_folder=into_folder)
     if to.is_url:
         return _convert(targets, job, unchanged)
@@ -191,6 +199,8 @@ class _Job:
     """Open records that are the source, instead of files."""
     reading: OpenOptions
     creating: Creating
+    output: Any
+    """The file object to write to. None: each target has a path."""
     options: dict[str, object]
     map: Callable[[bytes], Buffer | None] | None
     progress: Callable[[int, int], object] | None
@@ -282,7 +292,7 @@ def _write(target: Target, job: _Job, before: int, view: View | None, last: Writ
         creating = replace(creating, num_records=_count(inputs, job, view))
     progress = job.progress
     step = None if progress is None else Progress(progress, job.total, before)
-    writer = new_writer(target.path, creating, job.options)
+    writer = new_writer(target.path if job.output is None else job.output, creating, job.options)
     writer._advice = "wait for convert to return before the program ends"
     try:
         total = sum(size_of(file) for file in target.files) if job.view is None else job.total

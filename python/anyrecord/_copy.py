@@ -25,7 +25,7 @@ from anyrecord._targets import Destination, destination, is_folder_name
 from anyrecord._temporaries import Leftovers
 from anyrecord._writer import Creating, Writer, new_writer
 
-__all__ = ["Copied", "copy", "left_files", "left_objects", "remove_left_objects"]
+__all__ = ["Copied", "copy", "left_files", "left_objects", "planned", "remove_left_objects"]
 
 _WHOLE = "_whole"
 """What the core calls files whose content does not matter."""
@@ -100,18 +100,52 @@ def copy(
     that end in `.copied`, in a store as uploads that nobody sees. If you do not want to continue, `recover` removes
     them; for a URL, pass `keep="old"`.
     """
-    reading = open_options(format=_WHOLE, storage=storage)
-    files = expand(sources, reading)
-    for file in files:
-        if (file.start, file.stop) != (0, None):
-            raise ValueError(f"{shown(file.path)!r} has a range; copy copies whole files: use convert for some records")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress needs a function, not {type(progress).__name__}")
+    reading = open_options(format=_WHOLE, storage=storage)
+    files = _whole_files(sources, reading)
     unchanged = Unchanged(files)
     files = with_sizes(files, reading)
     to = destination(target, target_storage)
     targets = _targets(files, to)
-    creating = Creating(
+    creating = _creating(to, targets, overwrite, durable=durable, verify=verify)
+    _check(files, targets, to, creating)
+    paths = [target.path for target in targets]
+    leftovers = None if to.is_url else Leftovers(paths, [file.path for file in files if file.is_local])
+    job = _Job(reading, creating, progress, sum(map(size_of, files)), _identities(files, reading))
+    with unchanged:
+        continued = _copy(targets, job)
+    if leftovers is not None:
+        leftovers.remove()
+    return Copied(files=len(targets), bytes=job.total, continued=continued, paths=tuple(map(shown, paths)))
+
+
+def planned(
+    sources: StrPath | Iterable[StrPath],
+    target: StrPath,
+    *,
+    overwrite: bool = False,
+    storage: Storage | None = None,
+    target_storage: Storage | None = None,
+) -> list[Target]:
+    """Which file `copy` would make of which. Raises what it would raise before the first byte; writes nothing."""
+    reading = open_options(format=_WHOLE, storage=storage)
+    files, to = with_sizes(_whole_files(sources, reading), reading), destination(target, target_storage)
+    targets = _targets(files, to)
+    _check(files, targets, to, _creating(to, targets, overwrite, durable=False, verify=False), is_trial=True)
+    return targets
+
+
+def _whole_files(sources: StrPath | Iterable[StrPath], reading: OpenOptions) -> list[FileRange]:
+    files = expand(sources, reading)
+    for file in files:
+        if (file.start, file.stop) != (0, None):
+            raise ValueError(f"{shown(file.path)!r} has a range; copy copies whole files: use convert for some records")
+    return files
+
+
+def _creating(to: Destination, targets: list[Target], overwrite: bool, *, durable: bool, verify: bool) -> Creating:
+    return Creating(
         format=_WHOLE,
         overwrite=bool(overwrite),
         durable=bool(durable),
@@ -122,17 +156,16 @@ def copy(
         storage=to.storage,
         in_set=len(targets) > 1,
     )
+
+
+def _check(
+    files: list[FileRange], targets: list[Target], to: Destination, creating: Creating, *, is_trial: bool = False
+) -> None:
     paths = [target.path for target in targets]
     for path in paths:
         _core.check_url(path)
-    check_targets(files, targets, creating, folder=None if paths == [to.name] else _folder(paths[0]))
-    leftovers = None if to.is_url else Leftovers(paths, [file.path for file in files if file.is_local])
-    job = _Job(reading, creating, progress, sum(map(size_of, files)), _identities(files, reading))
-    with unchanged:
-        continued = _copy(targets, job)
-    if leftovers is not None:
-        leftovers.remove()
-    return Copied(files=len(targets), bytes=job.total, continued=continued, paths=tuple(map(shown, paths)))
+    folder = None if paths == [to.name] else _folder(paths[0])
+    check_targets(files, targets, creating, folder=folder, is_trial=is_trial)
 
 
 def _folder(path: str) -> str:

@@ -25,7 +25,7 @@ from anyrecord._targets import Destination, is_folder_name, refuse_interrupted, 
 from anyrecord._writer import Creating, Writer, check_objects, warn_of_leftovers
 from anyrecord.errors import RecordError
 
-__all__ = ["Target", "check_published", "check_targets", "cores", "is_folder_target", "plan", "publish"]
+__all__ = ["Target", "check_published", "check_targets", "cores", "is_folder_target", "one_to_one", "plan", "publish"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +57,30 @@ def plan(
     *,
     into_folder: bool,
     keep_sources: bool = False,
+    is_trial: bool = False,
 ) -> list[Target]:
     """Returns the files to write. Raises now what would otherwise fail after the last record.
 
-    With `keep_sources`, no source may be replaced, not even with `overwrite`.
+    With `keep_sources`, no source may be replaced, not even with `overwrite`. With `is_trial`, nothing is created.
     """
-    targets = _one_to_one(files, name, creating, options) if into_folder else [Target(name, files)]
-    check_targets(files, targets, creating, folder=name if into_folder else None, keep_sources=keep_sources)
+    targets = one_to_one(files, name, creating.format, options) if into_folder else [Target(name, files)]
+    folder = name if into_folder else None
+    check_targets(files, targets, creating, folder=folder, keep_sources=keep_sources, is_trial=is_trial)
     return targets
 
 
 def check_targets(
-    files: list[FileRange], targets: list[Target], creating: Creating, *, folder: str | None, keep_sources: bool = False
+    files: list[FileRange],
+    targets: list[Target],
+    creating: Creating,
+    *,
+    folder: str | None,
+    keep_sources: bool = False,
+    is_trial: bool = False,
 ) -> None:
     """Raises now what would otherwise fail after the last record. Creates the folder of the targets.
 
-    `folder`: where the targets are, if each is made of one source.
+    `folder`: where the targets are, if each is made of one source. With `is_trial`, it is not created.
     """
     if is_url(targets[0].path):
         _check_objects(files, targets, creating, folder is not None, keep_sources)
@@ -82,6 +90,9 @@ def check_targets(
     for path in paths:
         refuse_interrupted(path, sharded=sharded)
     _refuse_loss(files, paths, creating, keep_sources)
+    if folder is not None and is_trial and not os.path.lexists(folder):
+        _refuse_missing(folder)
+        return
     if folder is not None:
         os.makedirs(folder, exist_ok=True)
         _refuse_links_out(paths)
@@ -120,8 +131,9 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _one_to_one(files: list[FileRange], folder: str, creating: Creating, options: dict[str, object]) -> list[Target]:
-    suffix = _suffix(creating.format, options)
+def one_to_one(files: list[FileRange], folder: str, format: str, options: dict[str, object]) -> list[Target]:
+    """The files of a folder that gets one file for each source file."""
+    suffix = _suffix(format, options)
     targets: dict[str, FileRange] = {}
     for file in files:
         path = os.path.join(folder, renamed(file_name(file.path), suffix))
@@ -169,6 +181,14 @@ def _refuse_loss(files: list[FileRange], targets: list[str], creating: Creating,
                 f"{target!r} is the source {source!r} and would be replaced by the copy of {files[number].path!r}; "
                 "choose another target"
             )
+
+
+def _refuse_missing(folder: str) -> None:
+    """Raises the error that creating this folder, and those above it, would raise."""
+    above = os.path.abspath(folder)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    refuse_unwritable(os.path.join(above, "any"), sharded=False)
 
 
 def _refuse_links_out(targets: list[str]) -> None:

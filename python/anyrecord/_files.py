@@ -29,7 +29,7 @@ from anyrecord._records import Openable, open
 from anyrecord._stores import Storage
 from anyrecord.errors import RecordError
 
-__all__ = ["FileInfo", "Info", "Report", "info", "verify"]
+__all__ = ["FileInfo", "Info", "Report", "info", "verify", "verify_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,11 @@ class FileInfo:
     def ratio(self) -> float | None:
         """Bytes of decoded records for each byte of the file. Above 1 means that compression saves space."""
         return _ratio(self.decoded_bytes, self.file_bytes)
+
+    def _repr_html_(self) -> str:
+        from anyrecord._notebook import file_info_html
+
+        return file_info_html(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,11 @@ class Info:
     def ratio(self) -> float | None:
         """Bytes of decoded records for each byte of the files. Above 1 means that compression saves space."""
         return _ratio(self.decoded_bytes, self.file_bytes)
+
+    def _repr_html_(self) -> str:
+        from anyrecord._notebook import info_html
+
+        return info_html(self)
 
 
 def _ratio(decoded_bytes: int | None, file_bytes: int) -> float | None:
@@ -210,6 +220,11 @@ class Report:
             lines.append(f"  and {self.problem_count - len(self.problems)} more")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from anyrecord._notebook import report_html
+
+        return report_html(self)
+
 
 def verify(
     source: Openable,
@@ -242,7 +257,11 @@ def verify(
         return _report([_core.verify_bytes(bytes(source), "<bytes>", options, step)])
     if not isinstance(source, str | os.PathLike) and hasattr(source, "read"):
         return _report([_core.verify_object(source, options, step)])
-    files = expand(source, options)
+    return verify_files(expand(source, options), options, progress)
+
+
+def verify_files(files: list[FileRange], options: OpenOptions, progress: Callable[[int, int], object] | None) -> Report:
+    """Does what `verify` does, with the files that `expand` returned."""
     return _report(_verify_paths(files, options, progress), tuple(shown(file.path) for file in files))
 
 

@@ -10,7 +10,7 @@ from fnmatch import translate
 from re import Pattern
 from re import compile as compile_pattern
 from types import MappingProxyType
-from typing import Any, Self, SupportsIndex, TypeAlias
+from typing import Any, BinaryIO, Self, SupportsIndex, TypeAlias
 
 from anyrecord import _core
 from anyrecord._listing import Listing, Tree, walk
@@ -19,10 +19,10 @@ from anyrecord._records import Records
 from anyrecord._records import open as open_records
 from anyrecord._stores import Storage
 from anyrecord._targets import target_path
-from anyrecord._unpacking import write_tree
+from anyrecord._unpacking import check_tree, write_tree
 from anyrecord.errors import ClosedError, FormatError
 
-__all__ = ["Folder", "unpack"]
+__all__ = ["Folder", "check_unpacking", "unpack"]
 
 Paths: TypeAlias = list[str]  # inside `Folder`, the name `list` is a method
 
@@ -47,7 +47,8 @@ class Folder(Mapping[str, bytes]):
 
     `path` is a file that `anyrecord.pack` or FFRecord's own `pack_folder` wrote. Its listing is read as data and never
     unpickled. A listing that holds anything but names and record numbers raises `FormatError`. `checksums=False` reads
-    without checking hashes. The path can be a URL; `storage`, `cache` and `cache_folder_bytes` are those of `open`.
+    without checking hashes. The path can be a URL, or a file object as for `open`. `storage`, `cache` and
+    `cache_folder_bytes` are those of `open`.
 
     Paths have `/` between names on every system. `./a`, `a/` and `a//b` mean `a`, `a` and `a/b`. A path that begins
     with `/` or contains `..` is never found. You can use a `Folder` from many threads and in forked children, and you
@@ -56,7 +57,7 @@ class Folder(Mapping[str, bytes]):
 
     def __init__(
         self,
-        path: StrPath,
+        path: StrPath | BinaryIO,
         *,
         checksums: bool = True,
         storage: Storage | None = None,
@@ -223,8 +224,9 @@ class Folder(Mapping[str, bytes]):
 
     def __repr__(self) -> str:
         # The digest is of the content, not of the path, so it is the same in every process and on every host.
-        listing = self._listing
-        return f"<anyrecord.Folder: {listing.num_files} files, {listing.num_folders} folders, sha1 {self._digest}>"
+        files, folders = self._listing.num_files, self._listing.num_folders
+        inside = f"{files} file{'s' * (files != 1)}, {folders} folder{'s' * (folders != 1)}"
+        return f"<anyrecord.Folder: {inside}, sha1 {self._digest}>"
 
     __hash__ = object.__hash__
 
@@ -258,6 +260,11 @@ def unpack(
     name = target_path(target)
     with Folder(source, storage=storage) as folder:
         folder.unpack(name, overwrite=overwrite, progress=progress)
+
+
+def check_unpacking(folder: Folder, target: StrPath, *, overwrite: bool) -> None:
+    """Raises what `Folder.unpack` would raise before it writes. Writes nothing."""
+    check_tree(folder._records, folder._listing.tree, target_path(target), overwrite)
 
 
 def _restore(cls: type[Folder], records: Records) -> Folder:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from anyrecord import _core
 
 __all__ = [
+    "SCHEMES",
     "StrPath",
     "file_name",
     "is_url",
@@ -37,6 +38,8 @@ _WEB = re.compile(r"https?://", re.IGNORECASE)
 _QUERY = re.compile(r"[?#]")
 _HOST = re.compile(r"\[[^]]*\](:[0-9]*)?|[^:]*(:[0-9]*)?")
 
+SCHEMES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "file", "memory")
+"""The schemes that we have. The core has the same."""
 _WITHOUT_QUERY = frozenset({"s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "memory", "file"})
 """The schemes whose URLs have no query: a question mark is part of a name, or of a pattern."""
 
@@ -61,7 +64,13 @@ def scheme_of(text: str) -> str | None:
     >>> scheme_of("S3://bucket/train.ffr"), scheme_of("data/train.ffr"), scheme_of("C:/data/train.ffr")
     ('s3', None, None)
     """
-    return _core.check_url(shown(text)) if is_url(text) else None
+    found = _URL.match(text)
+    if found is None:
+        return None
+    if found[1].lower() not in SCHEMES:
+        text = f'the scheme "{found[1]}" of "{shown(text)}" is not supported; schemes: {", ".join(SCHEMES)}'
+        raise ValueError(text)
+    return _core.check_url(shown(text))
 
 
 def split_query(text: str) -> tuple[str, str]:

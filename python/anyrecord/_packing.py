@@ -7,21 +7,22 @@ import os
 import stat
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import BinaryIO
 
 from anyrecord import _core
 from anyrecord._calls import Progress
 from anyrecord._listing import MAX_DEPTH, MAX_NAME_BYTES, MAX_PATH_BYTES, Tree, dump, name_bytes
 from anyrecord._locations import StrPath, scheme_of, shown, split_query, text_of
 from anyrecord._stores import Storage
-from anyrecord._targets import destination, refuse_unwritable
+from anyrecord._targets import Destination, destination, refuse_unwritable
 from anyrecord._writer import create
 
-__all__ = ["pack"]
+__all__ = ["pack", "planned"]
 
 
 def pack(
     source: StrPath,
-    target: StrPath,
+    target: StrPath | BinaryIO,
     *,
     overwrite: bool = False,
     durable: bool = True,
@@ -45,32 +46,28 @@ def pack(
     stored. Modes and times are not stored. Files are ordered by name, depth first, so the same folder gives the same
     bytes on every system.
 
-    The target appears when it is complete. These are errors, and nothing is published: a file that cannot be read, a
-    broken link, a link to a folder that contains it, and anything that is not a file or a folder (a pipe, a socket, a
-    device).
+    The target appears when it is complete. It can also be a file object with `write`, such as `sys.stdout.buffer`.
+    These are errors, and nothing is published: a file that cannot be read, a broken link, a link to a folder that
+    contains it, and anything that is not a file or a folder (a pipe, a socket, a device).
 
     - `overwrite=True` replaces an existing file when the new one is complete.
     - `durable=False` does not wait until the data is on disk.
     - `progress(done, total)` is called with bytes after each file, and once at the end.
     - `storage`: the `storage` of `create`, if the target is a URL.
     """
-    folder, to = text_of(source), destination(target, storage)
-    name = to.name
-    if scheme_of(folder) is not None:
-        raise ValueError(f"{shown(folder)!r} is a URL, but only a local folder can be packed")
-    if not to.is_url:
-        _refuse_inside(folder, name)
-    if _core.format_of_suffix(split_query(name)[0]) not in (None, "ffrecord"):
-        raise ValueError(f"{shown(name)!r} has the suffix of another format, but a packed folder is FFRecord; use .ffr")
-    if not to.is_url:
-        refuse_unwritable(name, sharded=False)
-    files = _Files()
-    files.scan(folder, files.tree, (), 0)
+    output = target if hasattr(target, "write") else None
+    to = Destination("") if output is not None else destination(target, storage)  # type: ignore[arg-type]
+    name, files = to.name, _checked(text_of(source), None if output is not None else to)
     report = Progress(progress, sum(files.sizes))
     count = len(files.paths) + 1
     options = dict(to.storage) if to.is_url else None
     with create(
-        name, format="ffrecord", overwrite=overwrite, durable=durable, num_records=count, storage=options
+        name if output is None else output,
+        format="ffrecord",
+        overwrite=overwrite,
+        durable=durable,
+        num_records=count,
+        storage=options,
     ) as out:
         out._advice = "wait for pack to return before the program ends"
         done = 0
@@ -81,6 +78,37 @@ def pack(
         out.write(dump(files.tree))
     if not files.paths:
         report(0)
+
+
+def planned(
+    source: StrPath, target: StrPath | None, *, overwrite: bool = False, storage: Storage | None = None
+) -> _Files:
+    """The files that `pack` would store. Raises what it would raise before it reads them; writes nothing.
+
+    Without a target, only the folder is looked at.
+    """
+    to = None if target is None else destination(target, storage)
+    if to is not None and not to.is_url and not overwrite and os.path.lexists(to.name):
+        text = f"{os.strerror(errno.EEXIST)}; pass overwrite=True to replace it"
+        raise FileExistsError(errno.EEXIST, text, to.name)
+    return _checked(text_of(source), to)
+
+
+def _checked(folder: str, to: Destination | None) -> _Files:
+    """The files of a folder. Raises if it cannot be packed, or not to that target."""
+    if scheme_of(folder) is not None:
+        raise ValueError(f"{shown(folder)!r} is a URL, but only a local folder can be packed")
+    if to is not None and not to.is_url:
+        _refuse_inside(folder, to.name)
+    if to is not None and _core.format_of_suffix(split_query(to.name)[0]) not in (None, "ffrecord"):
+        raise ValueError(
+            f"{shown(to.name)!r} has the suffix of another format, but a packed folder is FFRecord; use .ffr"
+        )
+    if to is not None and not to.is_url:
+        refuse_unwritable(to.name, sharded=False)
+    files = _Files()
+    files.scan(folder, files.tree, (), 0)
+    return files
 
 
 def _refuse_inside(folder: str, target: str) -> None:

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,10 @@ from anyrecord._trees import LOCAL, Entry, ObjectTree, StoreTree, Tree, UrlTree
 if TYPE_CHECKING:
     from anyrecord._options import OpenOptions
 
-__all__ = ["FileRange", "expand", "size_of", "with_sizes"]
+__all__ = ["NO_MATCH", "FileRange", "expand", "size_of", "with_sizes"]
+
+NO_MATCH = "no file matches the pattern"
+"""What a FileNotFoundError says if a glob matches nothing. If it says something else, a file is missing."""
 
 _RANGE = re.compile(r"(.+)\[([0-9]*):([0-9]*)\]", re.DOTALL)
 _NUMBERED = re.compile(r"(.+)@([0-9]+)", re.DOTALL)
@@ -81,7 +84,7 @@ def expand(source: StrPath | Iterable[StrPath], options: OpenOptions | None = No
     """
     if isinstance(source, str | os.PathLike):
         return _expand_one(source, options)
-    if isinstance(source, bytes | bytearray | memoryview) or not isinstance(source, Iterable):
+    if isinstance(source, bytes | bytearray | memoryview | Mapping) or not isinstance(source, Iterable):
         raise _not_a_path(source)
     paths = list(source)
     if not paths:
@@ -346,7 +349,7 @@ def _glob(pattern: str, tree: Tree) -> list[Entry]:
         if hint := _shards_hint(part[1], tree):
             message += f"; {hint}, and slice the records"
     else:
-        message = "no file matches the pattern"
+        message = NO_MATCH
     raise FileNotFoundError(errno.ENOENT, message, tree.shown(pattern))
 
 

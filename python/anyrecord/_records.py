@@ -17,7 +17,7 @@ from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
 from anyrecord._options import Limits, OnError, OpenOptions, mark_worker_process, open_options
 from anyrecord._packed import Packed
-from anyrecord._paths import expand
+from anyrecord._paths import FileRange, expand
 from anyrecord._places import Location, Skipped
 from anyrecord._publishing import retry_until_consistent
 from anyrecord._stats import Stats
@@ -114,17 +114,7 @@ def open(
         cache_folder_bytes=cache_folder_bytes,
     )
     expected = optional_number("expected_records", expected_records, 0, MOST_COUNT)
-    try:
-        records = Records(_open_source(source, options))
-    except FormatError as error:
-        add_note(error, "anyrecord.salvage saves the records that can still be read from a damaged file")
-        raise
-    for path, warning in records._source.warnings():
-        warnings.warn(f"{path} is {warning}", stacklevel=2)
-    if found := records._source.storage_warnings():  # one warning for all files: most are on the same file system
-        few = _few([path for path, _ in found])
-        warnings.warn(f"{few} {'is' if len(found) == 1 else 'are'} {found[0][1]}", stacklevel=2)
-    _warn_of_search(records)
+    records = _opened(lambda: _open_source(source, options), stacklevel=4)
     if expected is not None and expected != len(records):
         raise FormatError(
             f"wrong number of records in {_few(records.paths)}: expected {expected}, found {len(records)}",
@@ -135,7 +125,35 @@ def open(
     return records
 
 
-def _warn_of_search(records: Records) -> None:
+def _is_of_empty_file(error: FormatError) -> bool:
+    """Whether there is not one byte in the file, so that nothing can be saved."""
+    is_nothing_at_0 = error.offset == 0 and error.found == "0 bytes"
+    return is_nothing_at_0 or str(error).startswith(("the file is empty", "file is empty"))
+
+
+def open_range(file: FileRange, options: OpenOptions) -> Records:
+    """Opens one file that `expand` has found, or a part of it."""
+    return _opened(lambda: _core.open_paths([(file.path, file.start, file.stop)], options), stacklevel=4)
+
+
+def _opened(open_source: Callable[[], _core.Source], stacklevel: int) -> Records:
+    """Opens records, and issues the warnings about their files."""
+    try:
+        records = Records(open_source())
+    except FormatError as error:
+        if not _is_of_empty_file(error):
+            add_note(error, "anyrecord.salvage saves the records that can still be read from a damaged file")
+        raise
+    for path, warning in records._source.warnings():
+        warnings.warn(f"{path} is {warning}", stacklevel=stacklevel - 1)
+    if found := records._source.storage_warnings():  # one warning for all files: most are on the same file system
+        few = _few([path for path, _ in found])
+        warnings.warn(f"{few} {'is' if len(found) == 1 else 'are'} {found[0][1]}", stacklevel=stacklevel - 1)
+    _warn_of_search(records, stacklevel)
+    return records
+
+
+def _warn_of_search(records: Records, stacklevel: int) -> None:
     """Says once that remote files had to be searched for records, which reads much of them."""
     counts = dict(records._source.stats())
     if files := counts["searched_files"]:
@@ -145,7 +163,7 @@ def _warn_of_search(records: Records) -> None:
             f"opening searched {what} {counts['searched_bytes']:,} bytes for records, because the format has no table; "
             "write side indexes into the same folder with anyrecord.build_index "
             f"({'.' + name + '.index'!r} for {name!r})",
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
 
 
@@ -192,6 +210,8 @@ class Records(_core.Records, Sequence[bytes]):
 
     You can read from many threads at once, and in forked children. You can pickle a `Records`, for example to send it
     to a spawned process. A pickle holds paths and options; the files are opened when you read from them.
+
+    A notebook shows the first records in a table: how large they are, and what they are.
     """
 
     # `records[i]`, `len`, iteration, `__getitems__` and `_getitems` are in the extension type.
@@ -214,6 +234,15 @@ class Records(_core.Records, Sequence[bytes]):
         resume: Mapping[str, int] | None = None,
         packed: Literal[True],
     ) -> Batches[Packed]: ...
+    @overload
+    def batches(
+        self,
+        size: SupportsIndex,
+        *,
+        drop_last: bool = False,
+        resume: Mapping[str, int] | None = None,
+        packed: bool,
+    ) -> Batches[Any]: ...
     def batches(
         self,
         size: SupportsIndex,
@@ -346,7 +375,7 @@ class Records(_core.Records, Sequence[bytes]):
         >>> anyrecord.open("doc.ffr").read_arrow([2, 0]).to_pylist()           # doctest: +SKIP
         [b'three', b'one']
 
-        This needs pyarrow: `pip install 'anyrecord[arrow]'`. Other Arrow libraries take a `Packed` directly.
+        This needs pyarrow: the extra `arrow`. Other Arrow libraries take a `Packed` directly.
         """
         return self.read_packed(indices).arrow()
 
@@ -474,6 +503,11 @@ class Records(_core.Records, Sequence[bytes]):
         digest = _core.sha1(identity.encode(errors="surrogatepass"))
         plural = "" if len(files) == 1 else "s"
         return f"<anyrecord.Records: {len(self)} records, {len(files)} {self.format} file{plural}, sha1 {digest}>"
+
+    def _repr_html_(self) -> str:
+        from anyrecord._notebook import records_html
+
+        return records_html(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         saved = []

@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
 from anyrecord import _core
-from anyrecord._calls import add_note
+from anyrecord._calls import Progress, add_note
 from anyrecord._copy import left_files, left_objects, remove_left_objects
 from anyrecord._dataclasses import dataclass
 from anyrecord._locations import StrPath, is_web, shown
@@ -22,7 +23,7 @@ from anyrecord._targets import Destination, destination, is_folder_name, target_
 from anyrecord._temporaries import Found, Temporary, find, search
 from anyrecord.errors import FormatError
 
-__all__ = ["Recovered", "recover"]
+__all__ = ["Recovered", "left_by_writers", "recover"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ def recover(
     keep: Literal["old", "new"] | None = None,
     remove: bool = True,
     salvage_to: StrPath | None = None,
+    progress: Callable[[int, int], object] | None = None,
     storage: Storage | None = None,
 ) -> Recovered:
     """Puts in order what killed writers of `path` left: an interrupted publish, and temporary files.
@@ -70,6 +72,7 @@ def recover(
     `saved-00000-of-00003.ffr` and so on. The result lists all temporary files. Files of a running process are never
     touched: it holds a lock. Where it is unknown whether the process runs, the file is only listed. This is so if locks
     do not work on the file system, or if another machine wrote the file on a network file system.
+    `progress(done, total)` is called from time to time while records are saved. It counts bytes of temporary files.
 
     **Interrupted publishing.** If a process was killed while the files of a set got their names, `open` and all other
     readers raise `PublishError`, which names this function. `keep="new"` makes the new set visible and deletes the old
@@ -90,6 +93,8 @@ def recover(
     name = to.name
     if keep not in (None, "old", "new"):
         raise ValueError(f"keep={keep!r} is not valid: it must be 'old' or 'new'")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress needs a function, not {type(progress).__name__}")
     saved = None if salvage_to is None else target_path(salvage_to)
     if saved is not None and _core.format_of_suffix(saved) is None:
         raise ValueError(f"salvage_to={saved!r} is not valid: it needs the suffix of a format, such as '.ffr'")
@@ -111,8 +116,19 @@ def recover(
         kept=None if paths is None else keep,
         paths=tuple(paths or ()),
         temporaries=(*(file.temporary for file in found), *copies),
-        salvaged=() if saved is None else _salvage(found, saved),
+        salvaged=() if saved is None else _salvage(found, saved, progress),
     )
+
+
+def left_by_writers(path: StrPath) -> list[Temporary]:
+    """The temporary files of writers of a local path. Nothing is changed, and an interrupted publish is no error."""
+    to = destination(path)
+    if to.is_url:
+        return []
+    name, is_folder = os.path.abspath(to.name), os.path.isdir(to.name)
+    found = _temporaries(name, is_folder, remove=False)
+    alive = [file.temporary.path for file in found if file.temporary.state == "alive"]
+    return [*(file.temporary for file in found), *_copies(name, is_folder, alive, remove=False)]
 
 
 def _recover_objects(to: Destination, keep: Literal["old", "new"] | None) -> Recovered:
@@ -184,7 +200,7 @@ def _temporaries(path: str, is_folder: bool, *, remove: bool) -> list[Found]:
     return found + find([re.sub("@[0-9]+$", "", path)], remove=remove)
 
 
-def _salvage(found: list[Found], target: str) -> tuple[Salvaged, ...]:
+def _salvage(found: list[Found], target: str, progress: Callable[[int, int], object] | None) -> tuple[Salvaged, ...]:
     """Writes the records of stale files to new files."""
     sources: dict[tuple[str, int], Found] = {}
     # Samples that wait for their table are complete. The file that they are for has some of them, or none.
@@ -198,8 +214,14 @@ def _salvage(found: list[Found], target: str) -> tuple[Salvaged, ...]:
         if os.path.lexists(name):
             text = f"{os.strerror(errno.EEXIST)}; choose another name for salvage_to="
             raise FileExistsError(errno.EEXIST, text, name)
+    saved: list[Salvaged] = []
+    before, total = 0, sum(file.temporary.bytes for file in sources.values())
     try:
-        return tuple(salvage(file.temporary.path, name) for file, name in zip(sources.values(), targets, strict=True))
+        for file, name in zip(sources.values(), targets, strict=True):
+            step = None if progress is None else Progress(progress, total, before)
+            saved.append(salvage(file.temporary.path, name, progress=step))
+            before += file.temporary.bytes
+        return tuple(saved)
     except FormatError as error:
         if len(sources) > 1:
             add_note(error, "to save the records of the other temporary files, pass each of them to anyrecord.salvage")

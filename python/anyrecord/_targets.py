@@ -16,6 +16,7 @@ __all__ = [
     "Destination",
     "destination",
     "is_folder_name",
+    "missing_folder",
     "refuse_folder_name",
     "refuse_interrupted",
     "refuse_unwritable",
@@ -85,12 +86,26 @@ def refuse_unwritable(path: str, *, sharded: bool) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if mode is not None and not stat.S_ISREG(mode):
             return  # a pipe or a device is written to directly
-    folder = os.path.dirname(path if sharded else os.path.realpath(path)) or os.curdir
-    if not os.path.isdir(folder):
-        number = errno.ENOTDIR if os.path.lexists(folder) else errno.ENOENT
-        raise OSError(number, f"{os.strerror(number)}: the folder {folder!r}", path)
+    folder = _folder_of(path, sharded)
+    if error := missing_folder(path, sharded=sharded):
+        raise error
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(errno.EACCES, f"{os.strerror(errno.EACCES)}: the folder {folder!r}", path)
+
+
+def missing_folder(path: str, *, sharded: bool) -> OSError | None:
+    """The error that says which folder is missing, if a file, or its shards, cannot be written for that reason."""
+    folder = _folder_of(path, sharded)
+    if os.path.isdir(folder):
+        return None
+    if os.path.lexists(folder):
+        return NotADirectoryError(errno.ENOTDIR, f"{os.strerror(errno.ENOTDIR)}: the folder {folder!r}", path)
+    text = f"{os.strerror(errno.ENOENT)}: the folder {folder!r}; make it first"
+    return FileNotFoundError(errno.ENOENT, text, path)
+
+
+def _folder_of(path: str, sharded: bool) -> str:
+    return os.path.dirname(path if sharded else os.path.realpath(path)) or os.curdir
 
 
 def _refuse_long(path: str, sharded: bool) -> None:

@@ -21,7 +21,7 @@ from anyrecord._records import Records
 from anyrecord._temporaries import remove_silently
 from anyrecord.errors import FormatError
 
-__all__ = ["check_names", "write_tree"]
+__all__ = ["check_names", "check_tree", "write_tree"]
 
 _BATCH_BYTES = 32 << 20
 _BATCH_FILES = 1024
@@ -39,9 +39,7 @@ def write_tree(
     """Writes the files of `tree` to the folder `target`; see `Folder.unpack`."""
     import shutil  # imported here because only this needs it
 
-    check_names(tree, records.paths[-1], windows=os.name == "nt")
-    target = os.path.realpath(target)  # the target itself can be a link: the user has chosen it
-    merge = _check_target(tree, target, overwrite)
+    target, merge = check_tree(records, tree, target, overwrite)
     staged, _lock = _core.create_temporary_folder(target)  # the lock shows other processes that this one is alive
     try:
         _write(records, tree, staged, progress)
@@ -55,6 +53,13 @@ def write_tree(
         shutil.rmtree(staged, ignore_errors=True)
     # What a killed process left is still in the packed file.
     remove_silently([target], folders=True)
+
+
+def check_tree(records: Records, tree: Tree, target: str, overwrite: bool) -> tuple[str, bool]:
+    """Raises if the tree cannot be written. Returns the path of the target, and whether it has files already."""
+    check_names(tree, records.paths[-1], windows=os.name == "nt")
+    target = os.path.realpath(target)  # the target itself can be a link: the user has chosen it
+    return target, _check_target(tree, target, overwrite)
 
 
 def _uninterrupted(call: Callable[..., None], *paths: str) -> None:

@@ -26,7 +26,14 @@ from anyrecord._object_sets import (
 from anyrecord._options import mark_worker_process
 from anyrecord._shard_names import existing_shards, shard_paths
 from anyrecord._stores import Pairs, Storage
-from anyrecord._targets import Destination, destination, refuse_folder_name, refuse_interrupted, refuse_unwritable
+from anyrecord._targets import (
+    Destination,
+    destination,
+    missing_folder,
+    refuse_folder_name,
+    refuse_interrupted,
+    refuse_unwritable,
+)
 from anyrecord._temporaries import Leftovers
 from anyrecord.errors import ClosedError
 
@@ -324,7 +331,11 @@ def create(
     }
     given = {keyword: value for keyword, value in keywords.items() if value is not None}
     leftovers = None if name is None or to.is_url else Leftovers([name])
-    writer = new_writer(target, creating, given)
+    try:
+        writer = new_writer(target, creating, given)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        is_file = leftovers is not None
+        raise (missing_folder(target, sharded=False) if is_file else None) or error from None
     writer._leftovers = leftovers
     return writer
 
@@ -344,9 +355,8 @@ def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Wri
     """Returns a writer of a path, a URL or a file object. Checks the options of the format."""
     keywords = {keyword: _format_option(keyword, value) for keyword, value in keywords.items()}
     if isinstance(target, str) and creating.format == "tfrecord":
-        front = split_query(target)[0]
-        implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if front.endswith(suffix)]
-        keywords = {"codec": implied[0], **keywords} if implied else keywords
+        implied = implied_codec(target)
+        keywords = keywords if implied is None else {"codec": implied, **keywords}
     kind, number = creating.sharding
     if isinstance(target, str) and is_url(target) and kind in ("turns", "explicit"):
         creating = replace(creating, shard_urls=tuple(shard_paths(target, number)))
@@ -358,6 +368,13 @@ def new_writer(target: Any, creating: Creating, keywords: dict[str, Any]) -> Wri
     return writer
 
 
+def implied_codec(path: str) -> str | None:
+    """The codec that the suffix of a TFRecord file chooses."""
+    front = split_query(path)[0]
+    implied = [codec for suffix, codec in _CODEC_OF_SUFFIX.items() if front.endswith(suffix)]
+    return implied[0] if implied else None
+
+
 def refuse_unknown_options(function: str, options: Mapping[str, object]) -> None:
     """Raises TypeError for a keyword that no format has, with Python's own message for unknown keywords."""
     for keyword in options:
@@ -365,13 +382,19 @@ def refuse_unknown_options(function: str, options: Mapping[str, object]) -> None
             raise TypeError(f"{function}() got an unexpected keyword argument {keyword!r}")
 
 
+def writable_formats() -> list[str]:
+    """The formats that can be written. Each has a suffix."""
+    with_suffix = {format for _, format in _core.suffixes()}
+    return [format for format in _core.formats() if format in with_suffix]
+
+
 def format_of(path: str | None) -> str:
     """Returns the format that the suffix of a path chooses."""
     if path is None:
-        raise ValueError(f"a file object has no suffix: pass format=, one of {', '.join(_core.formats())}")
+        raise ValueError(f"a file object has no suffix: pass format=, one of {', '.join(writable_formats())}")
     format = _core.format_of_suffix(split_query(path)[0])
     if format is None:
-        raise ValueError(f"{shown(path)} has no known suffix: pass format=, one of {', '.join(_core.formats())}")
+        raise ValueError(f"{shown(path)} has no known suffix: pass format=, one of {', '.join(writable_formats())}")
     return format
 
 

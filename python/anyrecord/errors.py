@@ -4,6 +4,7 @@
     ├── FormatError          not this format, or an invalid structure (also ValueError)
     │   ├── TruncatedError   the file ends before it should
     │   └── ChecksumError    a hash does not match
+    ├── LeaseLostError       another worker has the shard
     ├── LimitError           a declared size is over a limit
     ├── PublishError         a set of files is being published, or publishing it was interrupted
     └── ClosedError          used after close (also ValueError)
@@ -22,6 +23,7 @@ __all__ = [
     "ClosedError",
     "DamageWarning",
     "FormatError",
+    "LeaseLostError",
     "LimitError",
     "PublishError",
     "RecordError",
@@ -75,6 +77,13 @@ class TruncatedError(FormatError):
 
 class ChecksumError(FormatError):
     """A stored hash does not match the bytes."""
+
+
+class LeaseLostError(RecordError):
+    """This worker does not hold the shard any more, because it did not renew its lease in time.
+
+    `record` is the first record of the shard, `expected` is our fencing token, and `found` says who has the shard now.
+    """
 
 
 class LimitError(RecordError):

@@ -26,6 +26,7 @@ __all__ = ["ElasticLoader", "ElasticSampler", "Share", "Tail"]
 
 T = TypeVar("T")
 Tail: TypeAlias = Literal["pad", "drop", "uneven"]
+"""What happens when the records do not divide evenly: some come twice, some are left out, or ranks get one more."""
 
 # How many record numbers to compute in one call. That many make the call cheap and take a few kilobytes.
 _NUMBERS_PER_CALL = 1024

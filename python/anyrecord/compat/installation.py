@@ -2,9 +2,6 @@
 
 `import array_record.python.array_record_module` asks this finder first. It returns the same module object as
 `anyrecord.compat.array_record.python.array_record_module`: each module exists once and has two names.
-
-`array_record.beam` is the only part without modules here. It comes from the installed original, whose Beam modules then
-import the `array_record.python` of anyrecord.
 """
 
 from __future__ import annotations
@@ -14,9 +11,9 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Final
 
 __all__ = ["ORIGINALS", "VARIABLE", "available", "install", "install_from_environment", "start", "uninstall"]
@@ -27,9 +24,6 @@ ORIGINALS: Final[dict[str, str]] = {
     "recordio": "anyrecord.compat.recordio",
 }
 """The import names of the originals, and the packages here that replace them."""
-
-_LEFT_TO_THE_ORIGINAL: Final = {"array_record.beam": "array-record[beam]"}
-"""Packages without modules here, which are imported from the installed original, and what to install for them."""
 
 VARIABLE: Final = "ANYRECORD_COMPAT"
 """The environment variable that names the originals to replace when Python starts, separated by commas."""
@@ -152,7 +146,8 @@ class _Finder(MetaPathFinder):
         found = _find_ours(ours)
         if found is None:
             # Python's own finders must not run: they would load a module of ours a second time, or the original.
-            return _find_in_original(fullname, ours)
+            why = f"anyrecord.compat replaces {name} and has no {ours}"
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {why}", name=fullname)
         spec = ModuleSpec(
             fullname, _Alias(ours), origin=found.origin, is_package=found.submodule_search_locations is not None
         )
@@ -169,42 +164,6 @@ def _find_ours(name: str) -> ModuleSpec | None:
         raise
 
 
-def _find_in_original(fullname: str, ours: str) -> ModuleSpec:
-    """Finds a module of the installed original, if it is in a package that comes from the original."""
-    name = fullname.partition(".")[0]
-    packages = [package for package in _LEFT_TO_THE_ORIGINAL if f"{fullname}.".startswith(f"{package}.")]
-    if not packages:
-        why = f"anyrecord.compat replaces {name} and has no {ours}"
-    elif (spec := _find_past_us(fullname)) is not None:
-        return spec
-    elif (original := _find_past_us(name)) is not None and original.origin is not None:
-        why = f"anyrecord.compat takes it from the original {name}, and {original.origin} has no such module"
-    else:  # nothing was found, or only a folder of that name without __init__.py
-        needed = _LEFT_TO_THE_ORIGINAL[packages[0]]
-        why = f'anyrecord.compat takes it from the original {name}, which is not installed; pip install "{needed}"'
-    raise ModuleNotFoundError(f"No module named {fullname!r}: {why}", name=fullname)
-
-
-def _find_past_us(fullname: str) -> ModuleSpec | None:
-    """Finds what Python would find without this finder."""
-    parts = fullname.split(".")
-    spec, places = None, None
-    for end in range(1, len(parts) + 1):
-        if end > 1 and places is None:
-            return None  # the parent is a module, not a package
-        spec = _ask_others(".".join(parts[:end]), places)
-        if spec is None:
-            return None
-        places = spec.submodule_search_locations
-    return spec
-
-
-def _ask_others(fullname: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    others = [finder for finder in sys.meta_path if finder is not _finder and hasattr(finder, "find_spec")]
-    specs = (finder.find_spec(fullname, places) for finder in others)
-    return next((spec for spec in specs if spec is not None), None)
-
-
 class _Alias(Loader):
     """Loads a module by replacing it with another one."""
 
@@ -216,6 +175,11 @@ class _Alias(Loader):
         sys.modules[module.__name__] = ours  # Python uses the entry in sys.modules when the loader has returned
         if notice := getattr(ours, "imported_as_original", None):
             notice()
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Returns the code of the other module, for `python -m array_record.beam.demo`."""
+        spec = importlib.util.find_spec(self.ours)
+        return spec.loader.get_code(self.ours) if spec and isinstance(spec.loader, InspectLoader) else None
 
 
 _finder = _Finder()
