@@ -8,17 +8,29 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 S3S    := 0.14.1
 RUST   := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
+SOURCES := $(shell find python/anyrecord -name '*.py' -o -name '*.pyi' -o -name py.typed)
+CROSS  := target/cross
+# When each part of `make test` begins and ends: $(call begin,NAME) and $(call end,NAME) in a recipe.
+MINUTES := $(STAMPS)/minutes
+begin   = echo "$$(date +%s) begin $(1)" >> $(MINUTES)
+end     = echo "$$(date +%s) end $(1)" >> $(MINUTES)
 
-.PHONY: help demo test check bench bench-loaders bench-remote fuzz coverage loom valgrind crash-test clean lint rust-tests python-tests \
-        instructions instructions-baseline
+.PHONY: help demo test check bench bench-loaders bench-remote fuzz coverage loom valgrind crash-test clean docs lint rust-tests python-tests \
+        instructions instructions-baseline parts wheel wheel-smoke wheel-test test-aarch64 check-targets
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(STAMPS)/build  ## build everything and show the main job on data made on the spot
 	@$(BIN)/python examples/demo.py
 
-test: lint rust-tests loom instructions $(STAMPS)/frameworks $(STAMPS)/s3s-$(S3S) python-tests  ## set up everything, then run all checks and tests
+test:  ## set up everything, then run all checks and tests; says at its end how many minutes each part took
+	@mkdir -p $(STAMPS) && rm -f $(MINUTES) && $(call begin,everything)
+	@$(MAKE) --no-print-directory parts; status=$$?; \
+	[ $$status -ne 0 ] || $(call end,everything); \
+	$(PYTHON) tests/minutes.py $(MINUTES); exit $$status
+
+parts: lint rust-tests loom instructions wheel-smoke $(STAMPS)/frameworks $(STAMPS)/s3s-$(S3S) $(STAMPS)/redis python-tests
 
 check: lint rust-tests  ## the inner loop: no frameworks
 	$(BIN)/python -m pytest -q -m "not framework"
@@ -43,13 +55,17 @@ coverage:  ## lines of the formats and codecs that the fuzz corpora reach; fails
 	$(PYTHON) fuzz/coverage.py --missed
 
 instructions: $(STAMPS)/build  ## count the instructions of the hot paths; fails above 3 % more than the committed baseline
+	@$(call begin,instructions)
 	$(BIN)/python -m benches.baseline
+	@$(call end,instructions)
 
 instructions-baseline: $(STAMPS)/build  ## make the instructions that the code at hand needs the baseline
 	$(BIN)/python -m benches.baseline --write
 
 loom: $(STAMPS)/build  ## run the concurrent parts of the core in every order that their threads can run in
+	@$(call begin,loom)
 	cargo run -p anyrecord-models --locked --quiet
+	@$(call end,loom)
 
 crash-test: $(STAMPS)/build  ## kill writers at each call that changes files, and let each call fail; some minutes
 	$(BIN)/python -m checks kills faults
@@ -65,27 +81,61 @@ valgrind: $(STAMPS)/build  ## look for reads of memory that is not ours, in the 
 	    --skip direct --skip parts_that_grow
 	@echo "valgrind: 0 errors"
 
+docs: $(STAMPS)/docs  ## build the documentation site in site/; every warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html; search needs a web server: $(PYTHON) -m http.server -d site"
+
+wheel: $(STAMPS)/wheel  ## build the wheel into target/wheels
+
+wheel-smoke: $(STAMPS)/wheel  # install the wheel into empty environments and try the main things
+	@$(call begin,wheel in empty environments)
+	$(BIN)/python checks/wheel.py target/wheels/anyrecord-*.whl --python 3.12 3.13 --if-there
+	@$(call end,wheel in empty environments)
+
+wheel-test: $(STAMPS)/wheel  ## run tests against the installed wheel, in empty environments of Python 3.11, 3.12 and 3.13; minutes
+	$(BIN)/python checks/wheel.py target/wheels/anyrecord-*.whl --python 3.11 3.12 3.13 --tests
+
+test-aarch64: $(CROSS)/.stamp  ## compile the core for aarch64 Linux and run its tests with qemu; downloads 200 MB, takes long
+	$(PYTHON) checks/targets.py $(CROSS) test
+
+check-targets: $(CROSS)/.stamp  ## check that the core compiles for aarch64 Linux, macOS and Windows
+	$(PYTHON) checks/targets.py $(CROSS) check
+
 clean:  ## remove everything that was built
-	rm -rf $(VENV) target build python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) target build site python/anyrecord/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 lint: $(STAMPS)/build $(STAMPS)/remote
+	@$(call begin,lint)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest anyrecord._core --ignore-missing-stub --mypy-config-file pyproject.toml
+	@$(call end,lint)
 
 rust-tests: $(STAMPS)/build
+	@$(call begin,Rust tests)
 	cargo test -p anyrecord --locked --quiet
+	@$(call end,Rust tests)
+
+# Tests that start Ray have a process of their own: started by one that has imported all other frameworks, some of Ray's
+# processes did not begin.
+WITH_RAY := tests/shard_stores tests/reliability python/anyrecord/ray python/anyrecord/_shard_store_ray.py docs/sharding.md
 
 # Frameworks have a process of their own: one that has loaded them forks slowly and has threads of theirs. Two processes
 # run at the same time, one on each core. The output of the second one is shown when both have ended.
-python-tests: $(STAMPS)/frameworks $(STAMPS)/remote $(STAMPS)/s3s-$(S3S)
+python-tests: $(STAMPS)/frameworks $(STAMPS)/docs $(STAMPS)/wheel $(STAMPS)/remote $(STAMPS)/s3s-$(S3S) $(STAMPS)/redis
 	@echo "tests of remote files and of frameworks run meanwhile; their output follows"
-	@($(BIN)/python -m pytest -q -p no:cacheprovider -m "not framework" tests/remote; remote=$$?; \
-	    $(BIN)/python -m pytest -q -p no:cacheprovider -m framework && exit $$remote) > $(STAMPS)/second.log 2>&1 & second=$$!; \
+	@($(call begin,remote files (beside Python tests)); \
+	    $(BIN)/python -m pytest -q -p no:cacheprovider -m "not framework" tests/remote; remote=$$?; \
+	    $(call end,remote files (beside Python tests)); $(call begin,frameworks (beside Python tests)); \
+	    $(BIN)/python -m pytest -q -p no:cacheprovider -m framework $(WITH_RAY); ray=$$?; \
+	    $(BIN)/python -m pytest -q -p no:cacheprovider -m framework $(WITH_RAY:%=--ignore=%); frameworks=$$?; \
+	    $(call end,frameworks (beside Python tests)); exit $$((remote || ray || frameworks))) > $(STAMPS)/second.log 2>&1 & second=$$!; \
+	$(call begin,Python tests); \
 	$(BIN)/python -m pytest -q -m "not framework" --ignore=tests/remote; first=$$?; \
+	$(call end,Python tests); \
 	wait $$second; status=$$?; cat $(STAMPS)/second.log; exit $$((first || status))
 
 # The virtual environment; `cargo` first, because everything needs it.
@@ -97,7 +147,21 @@ $(STAMPS)/venv: requirements/dev.txt
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/build: $(STAMPS)/venv $(RUST) pyproject.toml $(wildcard anyrecord.data/*/*)
+	@$(call begin,build)
 	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --quiet
+	@$(call end,build)
+	@touch $@
+
+# The wheel as users get it, in target/wheels. It compiles nothing that the build above has compiled.
+$(STAMPS)/wheel: $(STAMPS)/build $(SOURCES) README.md
+	rm -f target/wheels/anyrecord-*.whl
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --release --locked --quiet -i $(abspath $(BIN))/python --out target/wheels
+	@touch $@
+
+# Compilers for other systems, and qemu, which runs programs for another processor.
+$(CROSS)/.stamp: requirements/cross.sh
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust from https://rustup.rs, then run make again"; exit 1; }
+	sh requirements/cross.sh $(CROSS)
 	@touch $@
 
 # The peers that benchmarks run beside, and what draws pictures of the results.
@@ -119,7 +183,19 @@ $(STAMPS)/remote: $(STAMPS)/venv requirements/remote.txt
 
 # A compiled S3 server. It takes minutes to build; only `make test` and `make bench-remote` need it.
 $(STAMPS)/s3s-$(S3S): $(STAMPS)/venv
+	@$(call begin,S3 server)
 	cargo install s3s-fs --version $(S3S) --locked --features binary --root $(VENV) --quiet
+	@$(call end,S3 server)
+	@touch $@
+
+# The Redis server that tests of shards start, if the system has none.
+$(STAMPS)/redis: $(STAMPS)/venv requirements/redis_server.sh
+	@sh requirements/redis_server.sh $(VENV)
+	@touch $@
+
+# The documentation site. Its sources are read, not imported, so nothing has to be built.
+$(STAMPS)/docs: $(STAMPS)/venv requirements/docs.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.txt
 	@touch $@
 
 # libFuzzer for Python.
@@ -129,5 +205,7 @@ $(STAMPS)/fuzz: $(STAMPS)/venv requirements/fuzz.txt
 
 # The originals and the frameworks that the tests run against. Large; only `make test` needs them.
 $(STAMPS)/frameworks: $(STAMPS)/build requirements/frameworks.txt
+	@$(call begin,downloads)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/frameworks.txt
+	@$(call end,downloads)
 	@touch $@
