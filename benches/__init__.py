@@ -10,10 +10,12 @@
 | `baseline` | the committed counts of instructions, which `make instructions` compares with |
 | `codecs`, `opening`, `larger`, `cold`, `shards`, `cores`, `callers` | one question each |
 | `in_place`, `order`, `conversion` | one question each, too |
+| `beam` | conversion by Apache Beam, beside the original's pipelines |
 | `remote`, `far_store` | a shuffled epoch from an object store; its slow link |
 | `loaders` | a shuffled epoch in PyTorch from local files |
 | `libraries` | the libraries of both, each in a process of its own |
 | `gpu`, `accelerators` | records to a GPU; how many simulated accelerators are kept busy |
+| `shard_queue`, `simulated_workers` | what a queue of shards costs at its store |
 | `upload` | writing to an object store, beside local files that are uploaded |
 | `store`, `ours`, `peers` | the base class of a store; anyrecord; the other libraries |
 | `elsewhere` | figures of libraries that cannot be installed here |
@@ -21,5 +23,5 @@
 | `workloads`, `numbered` | the records; files with very many small records |
 | `timing`, `cache`, `device`, `children` | interleaved rounds; cold files; the raw disk; separate processes |
 | `machine`, `results`, `tables` | the machine and its versions; saving results; printing tables |
-| `plot`, `report` | pictures and tables for the documentation, from saved results |
+| `plot`, `report`, `choices` | pictures and tables for the documentation, from saved results |
 """

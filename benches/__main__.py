@@ -26,14 +26,16 @@ BENCHMARKS = {
     "in_place": "records without a copy, and read_into compared with a plain copy",
     "order": "the cost of shuffling",
     "conversion": "one large file converted to another format",
+    "beam": "many files converted by Apache Beam on worker processes, beside the original's pipelines",
     "cache": "the second epoch from the local cache of remote files, beside local files",
     "remote": "a shuffled epoch from an object store, beside libraries that download shards",
     "loaders": "a shuffled epoch in PyTorch from local files, beside other loaders",
     "gpu": "random records to the memory of a GPU, beside a plain copy",
     "accelerators": "how many simulated accelerators one machine keeps busy, as MLPerf Storage counts them",
+    "shard_queue": "what a queue of shards costs: 10,000 shards, 1,000 simulated workers, and the rates of real stores",
     "upload": "writing to an object store, beside writing local files and uploading them",
 }
-BY_NAME_ONLY = {"loaders", "gpu", "accelerators"}
+BY_NAME_ONLY = {"loaders", "gpu", "accelerators", "beam", "shard_queue"}
 """They take long, or need what few machines have."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -49,6 +50,19 @@ def memory_bytes() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return 0
+
+
+def available_bytes() -> int:
+    """The memory that can be used, page cache included, as far as the system or a container says it."""
+    known = [memory_bytes()]
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                known.append(1024 * int(line.split()[1]))
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # "max" is no limit
+            known.append(int((Path("/sys/fs/cgroup") / limit).read_text()))
+    return min(known)
 
 
 def filesystem(folder: Path) -> str:

@@ -1,6 +1,6 @@
 """Makes the pictures and tables of the documentation from saved results.
 
-python -m benches.plot benches/results/NAME.json              # writes docs/images/*.svg, and figures to docs/speed.md
+python -m benches.plot benches/results/NAME.json              # writes docs/images/*.svg, and figures to docs/
 python -m benches.plot benches/results/NAME.json --markdown   # prints the table of the README
 python -m benches.plot benches/results/NAME.json --pictures FOLDER    # writes only the pictures, such as those of a GPU
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benches.choices import filled
 from benches.report import figures, short_summary
 from benches.results import LATEST, Results, load
 
@@ -55,6 +56,9 @@ def main() -> None:
     page = arguments.docs / "speed.md"
     before = page.read_text().partition(FIGURES)[0] if page.exists() else ""
     page.write_text(before + FIGURES + "\n" + figures(results, drawn))
+    choices = arguments.docs / "codecs.md"
+    if choices.exists():
+        choices.write_text(filled(choices.read_text(), results))
     print(f"wrote {page} and {', '.join(path.name for path in drawn)} in {images}")
 
 
