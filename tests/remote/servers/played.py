@@ -33,6 +33,9 @@ from .web import Web
 
 PROTOCOLS: dict[str, type[Protocol]] = {"s3": S3, "gcs": Gcs, "azure": Azure, "http": Web}
 
+CONNECTIONS = 4096
+"""So many clients can connect before the server's thread runs. Linux lets one more wait for a second."""
+
 
 @dataclass
 class Entry:
@@ -172,7 +175,7 @@ class Played(Server):
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS)
         self.port = self._listener.getsockname()[1]
         self._sockets.add(self._listener)
         self._thread = threading.Thread(target=self._run, name=f"played-{self.port}", daemon=True)
@@ -198,7 +201,9 @@ class Played(Server):
             self._loop.close()
 
     async def _accept(self) -> None:
-        server = await asyncio.start_server(self._begin, sock=self._listener, limit=HEAD_BYTES)
+        server = await asyncio.start_server(
+            self._begin, sock=self._listener, limit=HEAD_BYTES, backlog=CONNECTIONS
+        )
         await self._stop.wait()
         # A connection that was just accepted becomes a task in some steps of the loop. Until then the server must not
         # be closed: it would forget the connection. So first no more are accepted.
