@@ -27,15 +27,20 @@ PUBLIC = [
     "Converted",
     "Copied",
     "DamageWarning",
+    "ElasticRecords",
     "FileInfo",
     "Folder",
     "FormatError",
+    "HeldShard",
     "Info",
+    "Lease",
+    "LeaseLostError",
     "LimitError",
     "Limits",
     "Location",
     "MappedIterator",
     "MappedRecords",
+    "MemoryStore",
     "Packed",
     "Permutation",
     "PublishError",
@@ -45,6 +50,11 @@ PUBLIC = [
     "Recovered",
     "Report",
     "Salvaged",
+    "Shard",
+    "ShardPlan",
+    "ShardQueue",
+    "ShardStatus",
+    "ShardStore",
     "Skipped",
     "Stats",
     "Temporary",
@@ -55,6 +65,7 @@ PUBLIC = [
     "convert",
     "copy",
     "create",
+    "elastic",
     "info",
     "mix",
     "open",
@@ -72,7 +83,7 @@ def test_the_public_names_are_exactly_these() -> None:
 
 
 def test_nothing_else_is_in_sight() -> None:
-    modules = {"compat", "errors", "sampling", "torch"}
+    modules = {"beam", "cli", "compat", "errors", "ray", "sampling", "torch"}
     visible = {name for name in dir(anyrecord) if not name.startswith("_")}
     assert visible - modules == {*PUBLIC, "annotations"}
 
@@ -128,7 +139,7 @@ def test_importing_loads_no_framework_and_no_heavy_module() -> None:
     heavy = {
         *("numpy", "torch", "tensorflow", "jax", "grain", "ray", "apache_beam", "pandas", "pyarrow"),
         *("typing_extensions", "multiprocessing", "concurrent", "subprocess", "asyncio", "ssl", "socket", "logging"),
-        *("array_record", "ffrecord", "recordio"),
+        *("array_record", "ffrecord", "recordio", "click", "rich"),
         *("dataclasses", "inspect", "pathlib", "pickle", "shutil", "datetime", "urllib", "tempfile", "hashlib"),
     }
     assert loaded & heavy == set()
@@ -147,12 +158,20 @@ def test_using_it_loads_no_framework_either() -> None:
     assert python(script).split() == []
 
 
-def test_the_version_is_the_same_everywhere() -> None:
-    cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())
+def test_the_version_stands_in_one_place() -> None:
+    """In `Cargo.toml`. Everything else takes it from there, or says the same."""
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    assert anyrecord.__version__ == version
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert anyrecord.__version__ == cargo["workspace"]["package"]["version"]
-    assert project.get("version", anyrecord.__version__) == anyrecord.__version__
-    assert "version" in {*project, *project["dynamic"]}
+    assert "version" not in project
+    assert "version" in project["dynamic"]
+    for crate in (ROOT / "crates").glob("*/Cargo.toml"):
+        assert tomllib.loads(crate.read_text())["package"]["version"] == {"workspace": True}, crate
+    locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    ours = {package["name"]: package["version"] for package in locked if package["name"].startswith("anyrecord")}
+    assert ours == dict.fromkeys(["anyrecord", "anyrecord-models", "anyrecord-python"], version)
+    headings = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == version, "the newest version in the changelog"
 
 
 # Errors
@@ -164,6 +183,7 @@ def test_the_tree_of_exceptions_is_as_drawn() -> None:
         anyrecord.FormatError: (anyrecord.RecordError, ValueError),
         anyrecord.TruncatedError: (anyrecord.FormatError,),
         anyrecord.ChecksumError: (anyrecord.FormatError,),
+        anyrecord.LeaseLostError: (anyrecord.RecordError,),
         anyrecord.LimitError: (anyrecord.RecordError,),
         anyrecord.PublishError: (anyrecord.RecordError,),
         anyrecord.ClosedError: (anyrecord.RecordError, ValueError),

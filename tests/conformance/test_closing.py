@@ -8,6 +8,7 @@ from typing import Any
 import anyrecord
 import pytest
 from anyrecord import ClosedError, MappedRecords, Records
+from turns import turn
 
 from conformance.storages import RECORDS, Stored
 
@@ -35,25 +36,27 @@ READS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
-def test_a_read_after_close_is_a_closed_error(records: Records, read: Callable[[Records], Any]) -> None:
-    read(records)
-    records.close()
-    with pytest.raises(ClosedError, match="closed") as caught:
-        read(records)
-    assert isinstance(caught.value, ValueError)
+def test_a_read_after_close_is_a_closed_error(stored: Stored) -> None:
+    for name, read in READS.items():
+        with turn(name), stored.opened() as records:
+            read(records)
+            records.close()
+            with pytest.raises(ClosedError, match="closed") as caught:
+                read(records)
+            assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
-def test_slices_are_closed_with_their_records(records: Records, read: Callable[[Records], Any]) -> None:
-    part = records[1:30][::-1]
-    mapped = part.map(len)
-    records.close()
-    assert part.closed
-    with pytest.raises(ClosedError):
-        read(part)
-    with pytest.raises(ClosedError):
-        mapped[0]
+def test_slices_are_closed_with_their_records(stored: Stored) -> None:
+    for name, read in READS.items():
+        with turn(name), stored.opened() as records:
+            part = records[1:30][::-1]
+            mapped = part.map(len)
+            records.close()
+            assert part.closed
+            with pytest.raises(ClosedError):
+                read(part)
+            with pytest.raises(ClosedError):
+                mapped[0]
 
 
 def test_records_are_closed_with_their_slices(records: Records) -> None:

@@ -11,6 +11,7 @@ import pytest
 from anyrecord import Permutation, Records
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import turn
 
 from conformance.storages import RECORDS, Stored
 
@@ -33,9 +34,13 @@ def test_every_record_is_found_by_its_number_from_either_end(records: Records) -
     assert type(records[3]) is bytes
 
 
-@pytest.mark.parametrize("integer", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.intp])
-def test_a_numpy_integer_is_an_index(records: Records, integer: Callable[[int], Any]) -> None:
-    assert records[integer(7)] == RECORDS[7]
+INTEGERS: list[Any] = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.intp]
+
+
+def test_a_numpy_integer_is_an_index(records: Records) -> None:
+    for integer in INTEGERS:
+        with turn(integer):
+            assert records[integer(7)] == RECORDS[7]
 
 
 def test_whatever_a_list_takes_as_an_index_is_one(records: Records) -> None:
@@ -50,36 +55,37 @@ def test_whatever_a_list_takes_as_an_index_is_one(records: Records) -> None:
     assert records[np.int8(-1)] == RECORDS[-1]
 
 
-@pytest.mark.parametrize(
-    "index", [N, -N - 1, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**63) - 1, 10**30, -(10**30)]
-)
-def test_a_number_past_either_end_is_an_index_error_that_names_it(records: Records, index: int) -> None:
-    for key in (index, [0, index], (index, 0)):
-        with pytest.raises(IndexError) as caught:
-            records[key]
-        assert str(index) in str(caught.value)
-        assert str(N) in str(caught.value)
+PAST_EITHER_END = [N, -N - 1, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**63) - 1, 10**30, -(10**30)]
 
 
-@pytest.mark.parametrize(
-    "indices",
-    [
-        np.array([0, N]),
-        np.array([-N - 1]),
-        np.array([2**63], np.uint64),
-        range(N - 1, N + 1),
-        range(-N - 1, 0),
-        range(2**62, 2**63 - 1, 2**61),
-        array.array("q", [N]),
-    ],
-    ids=repr,
-)
-def test_one_number_past_the_end_in_an_array_or_a_range_is_an_index_error(records: Records, indices: Any) -> None:
-    with pytest.raises(IndexError):
-        records[indices]
+def test_a_number_past_either_end_is_an_index_error_that_names_it(records: Records) -> None:
+    for index in PAST_EITHER_END:
+        with turn(index):
+            for key in (index, [0, index], (index, 0)):
+                with pytest.raises(IndexError) as caught:
+                    records[key]
+                assert str(index) in str(caught.value)
+                assert str(N) in str(caught.value)
 
 
-WRONG = {
+PAST_THE_END: list[Any] = [
+    np.array([0, N]),
+    np.array([-N - 1]),
+    np.array([2**63], np.uint64),
+    range(N - 1, N + 1),
+    range(-N - 1, 0),
+    range(2**62, 2**63 - 1, 2**61),
+    array.array("q", [N]),
+]
+
+
+def test_one_number_past_the_end_in_an_array_or_a_range_is_an_index_error(records: Records) -> None:
+    for indices in PAST_THE_END:
+        with turn(indices), pytest.raises(IndexError):
+            records[indices]
+
+
+WRONG: dict[str, Any] = {
     "float": 1.0,
     "nan": float("nan"),
     "str": "1",
@@ -105,10 +111,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("key", WRONG.values(), ids=WRONG.keys())
-def test_anything_else_is_a_type_error(records: Records, key: Any) -> None:
-    with pytest.raises(TypeError):
-        records[key]
+def test_anything_else_is_a_type_error(records: Records) -> None:
+    for name, key in WRONG.items():
+        with turn(name), pytest.raises(TypeError):
+            records[key]
 
 
 BOOLEANS: dict[str, Callable[[], Any]] = {
@@ -146,18 +152,40 @@ def test_booleans_are_no_record_numbers_and_are_told_what_to_use_instead(records
                 pytest.fail(f"{name}: {read(booleans())}")
 
 
-@pytest.mark.parametrize("kind", [list, tuple, iter, np.array, lambda them: (i for i in them)])
-def test_many_numbers_give_a_list_in_the_order_asked_for(records: Records, kind: Callable[[list[int]], Any]) -> None:
-    found = records[kind(INDICES)]
-    assert type(found) is list
-    assert found == at(INDICES)
+def test_one_number_instead_of_several_is_told_to_be_a_list(records: Records) -> None:
+    reads: list[Callable[[Any], object]] = [
+        records.read_packed,
+        records.__getitems__,
+        lambda key: records.read_into(bytearray(100), key),
+    ]
+    for read in reads:
+        for number in (0, np.int64(0)):
+            with pytest.raises(TypeError, match=r"several record numbers are needed, not one; pass a list: \[number\]"):
+                read(number)
+        with pytest.raises(TypeError, match="lists and arrays of integers, not NoneType"):
+            read(None)
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "l", "L", "q", "Q", "O"])
-def test_arrays_of_every_integer_type_are_indices(records: Records, dtype: str) -> None:
-    indices = [i % N for i in INDICES]
-    as_array: Any = np.array(indices, dtype)
-    assert records[as_array] == at(indices)
+KINDS: list[Callable[[list[int]], Any]] = [list, tuple, iter, np.array, lambda them: (i for i in them)]
+
+
+def test_many_numbers_give_a_list_in_the_order_asked_for(stored: Stored) -> None:
+    for kind in KINDS:
+        with turn(kind), stored.opened() as records:
+            found = records[kind(INDICES)]
+            assert type(found) is list
+            assert found == at(INDICES)
+
+
+DTYPES = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "l", "L", "q", "Q", "O"]
+
+
+def test_arrays_of_every_integer_type_are_indices(records: Records) -> None:
+    for dtype in DTYPES:
+        with turn(dtype):
+            indices = [i % N for i in INDICES]
+            as_array: Any = np.array(indices, dtype)
+            assert records[as_array] == at(indices)
 
 
 def test_strided_reversed_broadcast_and_read_only_arrays_are_indices(records: Records) -> None:
@@ -177,9 +205,13 @@ def test_ranges_are_indices(records: Records) -> None:
         assert records[indices] == at(list(indices))
 
 
-@pytest.mark.parametrize("nothing", [[], (), range(0), range(5, 5), np.array([], np.int64), array.array("i"), iter([])])
-def test_no_numbers_give_no_records(records: Records, nothing: Any) -> None:
-    assert records[nothing] == []
+NOTHING: list[Any] = [[], (), range(0), range(5, 5), np.array([], np.int64), array.array("i"), iter([])]
+
+
+def test_no_numbers_give_no_records(records: Records) -> None:
+    for nothing in NOTHING:
+        with turn(nothing):
+            assert records[nothing] == []
 
 
 def test_more_numbers_than_one_read_plans_for_are_all_read(records: Records) -> None:

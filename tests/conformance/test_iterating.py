@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from anyrecord import Records
+from turns import turn
 
-from conformance.storages import RECORDS
+from conformance.storages import RECORDS, Stored
 
 N = len(RECORDS)
 
@@ -34,12 +35,16 @@ def test_an_iterator_is_its_own_iterator_and_stays_at_its_end(records: Records) 
     assert list(iterator) == []
 
 
-@pytest.mark.parametrize("taken", [0, 1, 7, 8, 9, 30, N])
-def test_an_iterator_left_early_goes_on_where_it_was(records: Records, taken: int) -> None:
-    iterator = iter(records)
-    assert list(itertools.islice(iterator, taken)) == list(RECORDS[:taken])
-    assert operator.length_hint(iterator) == N - taken
-    assert list(iterator) == list(RECORDS[taken:])
+TAKEN = [0, 1, 7, 8, 9, 30, N]
+
+
+def test_an_iterator_left_early_goes_on_where_it_was(stored: Stored) -> None:
+    for taken in TAKEN:
+        with turn(taken), stored.opened() as records:
+            iterator = iter(records)
+            assert list(itertools.islice(iterator, taken)) == list(RECORDS[:taken])
+            assert operator.length_hint(iterator) == N - taken
+            assert list(iterator) == list(RECORDS[taken:])
 
 
 def test_two_iterators_do_not_disturb_each_other_nor_reads_between(records: Records) -> None:
@@ -81,23 +86,31 @@ def test_index_and_count_are_those_of_a_list(records: Records) -> None:
     assert records.index(b"", 1, -1) == expected.index(b"", 1, -1)
 
 
-@pytest.mark.parametrize("bounds", [(), (0, 14), (18,), (15, 17), (-3, -1), (N + 5,), (20, 10)])
-def test_index_of_a_record_that_is_not_there_is_a_value_error(records: Records, bounds: tuple[int, ...]) -> None:
-    record = b"twice" if bounds else b"no such record"
-    with pytest.raises(ValueError):
-        list(RECORDS).index(record, *bounds)
-    with pytest.raises(ValueError):
-        records.index(record, *bounds)
+BOUNDS: list[tuple[int, ...]] = [(), (0, 14), (18,), (15, 17), (-3, -1), (N + 5,), (20, 10)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, N - 1, N, N + 1, 10 * N, 10**30])
-def test_batches_are_lists_of_that_size_and_a_rest(records: Records, size: int) -> None:
-    expected = [list(RECORDS[at : at + size]) for at in range(0, N, size)]
-    assert list(records.batches(size)) == expected
-    assert len(records.batches(size)) == len(expected)
-    whole = expected if len(expected[-1]) == size else expected[:-1]
-    assert list(records.batches(size, drop_last=True)) == whole
-    assert len(records.batches(size, drop_last=True)) == len(whole)
+def test_index_of_a_record_that_is_not_there_is_a_value_error(records: Records) -> None:
+    for bounds in BOUNDS:
+        with turn(bounds):
+            record = b"twice" if bounds else b"no such record"
+            with pytest.raises(ValueError):
+                list(RECORDS).index(record, *bounds)
+            with pytest.raises(ValueError):
+                records.index(record, *bounds)
+
+
+SIZES = [1, 2, 7, N - 1, N, N + 1, 10 * N, 10**30]
+
+
+def test_batches_are_lists_of_that_size_and_a_rest(stored: Stored) -> None:
+    for size in SIZES:
+        with turn(size), stored.opened() as records:
+            expected = [list(RECORDS[at : at + size]) for at in range(0, N, size)]
+            assert list(records.batches(size)) == expected
+            assert len(records.batches(size)) == len(expected)
+            whole = expected if len(expected[-1]) == size else expected[:-1]
+            assert list(records.batches(size, drop_last=True)) == whole
+            assert len(records.batches(size, drop_last=True)) == len(whole)
 
 
 def test_batches_can_be_iterated_again_and_by_several_at_a_time(records: Records) -> None:
@@ -123,8 +136,12 @@ def test_batches_of_a_slice_are_batches_of_the_slice(records: Records) -> None:
     assert (len(records[4:11].batches(3)), len(records[:0].batches(3))) == (3, 0)
 
 
-@pytest.mark.parametrize("size", [0, -1, 1.5, "3", None])
-def test_a_batch_size_that_is_no_positive_number_is_refused_at_once(records: Records, size: Any) -> None:
-    with pytest.raises((ValueError, TypeError)) as caught:
-        records.batches(size)
-    assert repr(size) in str(caught.value)
+WRONG_SIZES: list[Any] = [0, -1, 1.5, "3", None]
+
+
+def test_a_batch_size_that_is_no_positive_number_is_refused_at_once(records: Records) -> None:
+    for size in WRONG_SIZES:
+        with turn(size):
+            with pytest.raises((ValueError, TypeError)) as caught:
+                records.batches(size)
+            assert repr(size) in str(caught.value)

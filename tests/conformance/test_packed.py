@@ -16,9 +16,10 @@ import pytest
 from anyrecord import LimitError, Limits, Packed, Records
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from turns import turn
 
 from conformance.formats import CASES, Case
-from conformance.storages import RECORDS, write
+from conformance.storages import RECORDS, Stored, write
 
 N = len(RECORDS)
 INDICES: dict[str, Any] = {
@@ -45,18 +46,20 @@ def expected(indices: Any) -> list[bytes]:
     return list(RECORDS[indices]) if isinstance(indices, slice) else [RECORDS[int(i)] for i in indices]
 
 
-@pytest.mark.parametrize("name", INDICES)
-def test_it_holds_the_records_of_a_list_in_the_order_asked_for(records: Records, name: str) -> None:
-    indices = INDICES[name]
-    wanted = [RECORDS[2], RECORDS[16]] if name == "iterator" else expected(indices)
-    packed = records.read_packed(iter([2, 16]) if name == "iterator" else indices)
-    assert packed.tolist() == wanted
-    data, offsets = packed
-    assert (data.format, data.readonly, data.nbytes) == ("B", False, sum(map(len, wanted)))
-    assert (offsets.typecode, offsets[0], len(offsets), packed.num_records) == ("q", 0, len(wanted) + 1, len(wanted))
-    assert [bytes(data[offsets[i] : offsets[i + 1]]) for i in range(len(wanted))] == wanted
-    assert [bytes(packed.record(i)) for i in range(len(wanted))] == wanted
-    assert bytes(packed) == b"".join(wanted)
+def test_it_holds_the_records_of_a_list_in_the_order_asked_for(stored: Stored) -> None:
+    for name in INDICES:
+        with turn(name), stored.opened() as records:
+            indices = INDICES[name]
+            wanted = [RECORDS[2], RECORDS[16]] if name == "iterator" else expected(indices)
+            packed = records.read_packed(iter([2, 16]) if name == "iterator" else indices)
+            assert packed.tolist() == wanted
+            data, offsets = packed
+            assert (data.format, data.readonly, data.nbytes) == ("B", False, sum(map(len, wanted)))
+            assert (offsets.typecode, offsets[0], len(offsets)) == ("q", 0, len(wanted) + 1)
+            assert packed.num_records == len(wanted)
+            assert [bytes(data[offsets[i] : offsets[i + 1]]) for i in range(len(wanted))] == wanted
+            assert [bytes(packed.record(i)) for i in range(len(wanted))] == wanted
+            assert bytes(packed) == b"".join(wanted)
 
 
 VIEWS: dict[str, Callable[[Records], Records]] = {
@@ -70,11 +73,12 @@ VIEWS: dict[str, Callable[[Records], Records]] = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_views_are_packed_in_their_own_order(records: Records, view: Callable[[Records], Records]) -> None:
-    seen = view(records)
-    assert seen.read_packed(slice(None)).tolist() == list(seen)
-    assert seen.read_packed([1, -1, 1]).tolist() == seen[[1, -1, 1]]
+def test_views_are_packed_in_their_own_order(stored: Stored) -> None:
+    for name, view in VIEWS.items():
+        with turn(name), stored.opened() as records:
+            seen = view(records)
+            assert seen.read_packed(slice(None)).tolist() == list(seen)
+            assert seen.read_packed([1, -1, 1]).tolist() == seen[[1, -1, 1]]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
@@ -104,14 +108,18 @@ def test_all_of_many_records_are_packed(many: Records) -> None:
     assert many.read_packed(order).tolist() == [wanted[i] for i in order]
 
 
-@pytest.mark.parametrize("size", [1, 7, N, 1000])
-def test_packed_batches_are_the_lists_packed(records: Records, size: int) -> None:
-    for drop_last in (False, True):
-        lists = records.batches(size, drop_last=drop_last)
-        packed = records.batches(size, drop_last=drop_last, packed=True)
-        assert len(packed) == len(lists)
-        assert [batch.tolist() for batch in packed] == list(lists)
-        assert all(isinstance(batch, Packed) for batch in packed)
+SIZES = [1, 7, N, 1000]
+
+
+def test_packed_batches_are_the_lists_packed(stored: Stored) -> None:
+    for size in SIZES:
+        with turn(size), stored.opened() as records:
+            for drop_last in (False, True):
+                lists = records.batches(size, drop_last=drop_last)
+                packed = records.batches(size, drop_last=drop_last, packed=True)
+                assert len(packed) == len(lists)
+                assert [batch.tolist() for batch in packed] == list(lists)
+                assert all(isinstance(batch, Packed) for batch in packed)
 
 
 def test_a_state_of_packed_batches_continues_lists_and_back(records: Records) -> None:
@@ -133,16 +141,22 @@ def test_results_of_a_function_cannot_be_packed(records: Records) -> None:
     assert not hasattr(mapped, "read_packed")
 
 
-@pytest.mark.parametrize("wrong", [[N], [-N - 1], [0, N], range(N + 1), np.array([N])], ids=str)
-def test_a_number_out_of_range_is_an_index_error(records: Records, wrong: Any) -> None:
-    with pytest.raises(IndexError, match="out of range"):
-        records.read_packed(wrong)
+OUT_OF_RANGE: list[Any] = [[N], [-N - 1], [0, N], range(N + 1), np.array([N])]
 
 
-@pytest.mark.parametrize("wrong", ["0", b"0", None, 5, 1.5, ["0"], [1.5], [True], np.ones(3, bool)], ids=repr)
-def test_what_is_no_list_of_numbers_is_a_type_error(records: Records, wrong: Any) -> None:
-    with pytest.raises(TypeError):
-        records.read_packed(wrong)
+def test_a_number_out_of_range_is_an_index_error(records: Records) -> None:
+    for wrong in OUT_OF_RANGE:
+        with turn(wrong), pytest.raises(IndexError, match="out of range"):
+            records.read_packed(wrong)
+
+
+NO_NUMBERS: list[Any] = ["0", b"0", None, 5, 1.5, ["0"], [1.5], [True], np.ones(3, bool)]
+
+
+def test_what_is_no_list_of_numbers_is_a_type_error(records: Records) -> None:
+    for wrong in NO_NUMBERS:
+        with turn(wrong), pytest.raises(TypeError):
+            records.read_packed(wrong)
 
 
 def test_a_record_is_taken_by_any_integer_and_only_from_the_batch(records: Records) -> None:
@@ -186,14 +200,22 @@ def test_memory_is_writable_and_belongs_to_one_batch(records: Records) -> None:
     assert second.tolist() == [RECORDS[16]] == records[[16]]
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda packed: pickle.loads(pickle.dumps(packed))])
-def test_a_copy_or_a_pickle_has_memory_of_its_own(records: Records, duplicate: Callable[[Packed], Packed]) -> None:
-    for indices in ([], [0], [16, 2, 2]):
-        packed = records.read_packed(indices)
-        copied = duplicate(packed)
-        assert (type(copied), copied.tolist(), copied.offsets) == (Packed, packed.tolist(), packed.offsets)
-        packed.data[:] = bytes(packed.data.nbytes)
-        assert copied.tolist() == records[indices]
+DUPLICATES: list[Callable[[Packed], Packed]] = [
+    copy.copy,
+    copy.deepcopy,
+    lambda packed: pickle.loads(pickle.dumps(packed)),
+]
+
+
+def test_a_copy_or_a_pickle_has_memory_of_its_own(records: Records) -> None:
+    for duplicate in DUPLICATES:
+        with turn(duplicate):
+            for indices in ([], [0], [16, 2, 2]):
+                packed = records.read_packed(indices)
+                copied = duplicate(packed)
+                assert (type(copied), copied.tolist(), copied.offsets) == (Packed, packed.tolist(), packed.offsets)
+                packed.data[:] = bytes(packed.data.nbytes)
+                assert copied.tolist() == records[indices]
 
 
 def test_a_pickle_that_was_changed_is_refused(records: Records) -> None:

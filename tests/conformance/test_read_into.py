@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from anyrecord import Records
+from turns import turn
 
-from conformance.storages import RECORDS
+from conformance.storages import RECORDS, Stored
 
 N = len(RECORDS)
 INDICES = [5, 0, 16, 5, N - 1, 1, -2]
@@ -27,21 +28,16 @@ BUFFERS: dict[str, Callable[[int], Any]] = {
 }
 
 
-@pytest.fixture(params=BUFFERS)
-def buffer_of(request: pytest.FixtureRequest) -> Callable[[int], Any]:
-    return BUFFERS[request.param]
-
-
-def test_records_lie_one_after_the_other_in_the_order_asked_for(
-    records: Records, buffer_of: Callable[[int], Any]
-) -> None:
-    buffer = buffer_of(NEEDED)
-    offsets = records.read_into(buffer, INDICES)
-    assert isinstance(offsets, array.array)
-    assert len(offsets) == len(INDICES) + 1
-    assert (offsets[0], offsets[-1]) == (0, NEEDED)
-    found = memoryview(buffer).tobytes()
-    assert [found[offsets[k] : offsets[k + 1]] for k in range(len(INDICES))] == EXPECTED
+def test_records_lie_one_after_the_other_in_the_order_asked_for(stored: Stored) -> None:
+    for name, buffer_of in BUFFERS.items():
+        with turn(name), stored.opened() as records:
+            buffer = buffer_of(NEEDED)
+            offsets = records.read_into(buffer, INDICES)
+            assert isinstance(offsets, array.array)
+            assert len(offsets) == len(INDICES) + 1
+            assert (offsets[0], offsets[-1]) == (0, NEEDED)
+            found = memoryview(buffer).tobytes()
+            assert [found[offsets[k] : offsets[k + 1]] for k in range(len(INDICES))] == EXPECTED
 
 
 def test_what_is_behind_the_records_is_left_alone(records: Records) -> None:
@@ -64,12 +60,16 @@ def test_a_slice_reads_its_own_records(records: Records) -> None:
     assert buffer[: offsets[1]] == RECORDS[-2]
 
 
-@pytest.mark.parametrize("size", [0, 1, NEEDED - 1])
-def test_a_buffer_that_is_too_small_is_told_what_is_needed(records: Records, size: int) -> None:
-    with pytest.raises(ValueError) as caught:
-        records.read_into(bytearray(size), INDICES)
-    assert str(NEEDED) in str(caught.value)
-    assert str(size) in str(caught.value)
+TOO_SMALL = [0, 1, NEEDED - 1]
+
+
+def test_a_buffer_that_is_too_small_is_told_what_is_needed(records: Records) -> None:
+    for size in TOO_SMALL:
+        with turn(size):
+            with pytest.raises(ValueError) as caught:
+                records.read_into(bytearray(size), INDICES)
+            assert str(NEEDED) in str(caught.value)
+            assert str(size) in str(caught.value)
 
 
 def _frozen_array() -> Any:
@@ -78,17 +78,24 @@ def _frozen_array() -> Any:
     return frozen
 
 
-@pytest.mark.parametrize("out", [bytes(NEEDED), memoryview(bytes(NEEDED)), _frozen_array()], ids=type)
-def test_a_read_only_buffer_is_refused_and_keeps_its_bytes(records: Records, out: Any) -> None:
-    with pytest.raises(TypeError, match="read-only"):
-        records.read_into(out, INDICES)
-    assert bytes(out) == bytes(NEEDED)
+READ_ONLY: list[Any] = [bytes(NEEDED), memoryview(bytes(NEEDED)), _frozen_array()]
 
 
-@pytest.mark.parametrize("out", ["text", None, 5, [0] * NEEDED, np.zeros(NEEDED)], ids=type)
-def test_what_is_no_buffer_of_bytes_is_a_type_error(records: Records, out: Any) -> None:
-    with pytest.raises(TypeError, match="bytearray"):
-        records.read_into(out, INDICES)
+def test_a_read_only_buffer_is_refused_and_keeps_its_bytes(records: Records) -> None:
+    for out in READ_ONLY:
+        with turn(type(out)):
+            with pytest.raises(TypeError, match="read-only"):
+                records.read_into(out, INDICES)
+            assert bytes(out) == bytes(NEEDED)
+
+
+NO_BUFFERS: list[Any] = ["text", None, 5, [0] * NEEDED, np.zeros(NEEDED)]
+
+
+def test_what_is_no_buffer_of_bytes_is_a_type_error(records: Records) -> None:
+    for out in NO_BUFFERS:
+        with turn(type(out)), pytest.raises(TypeError, match="bytearray"):
+            records.read_into(out, INDICES)
 
 
 def test_a_buffer_with_gaps_is_refused(records: Records) -> None:

@@ -81,6 +81,16 @@ def test_progress_counts_the_bytes_of_all_sources_up(target: str) -> None:
     assert len(calls) > 1
 
 
+def test_progress_begins_at_the_beginning(suffix: str) -> None:
+    """The format is found out at the end of a file, and some tables are there: that is not progress."""
+    make(f"a{suffix}", [os.urandom(1_000_000)] * 100)
+    calls: list[float] = []
+    anyrecord.convert(f"a{suffix}", "b.tfrecord", progress=lambda done, of: calls.append(done / of), durable=False)
+    assert calls[0] < 0.5  # it is called after 32 MiB at the latest
+    assert calls == sorted(calls)
+    assert len(calls) > 2
+
+
 def test_a_record_that_the_new_format_cannot_hold_is_named() -> None:
     make("a.tfrecord", [b"small", b"small", b"too large for it"])
     with pytest.raises(ValueError, match=r"record of 16 bytes is too large.*record 2"):

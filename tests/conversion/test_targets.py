@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import anyrecord
 import pytest
+from anyrecord import _core
 
 RECORDS = [b"%d" % number for number in range(10)]
 
@@ -206,3 +208,41 @@ def test_a_plain_riegeli_source_is_read_by_its_name(golden: Path) -> None:
     assert done.records == 101
     with pytest.raises(anyrecord.FormatError):
         anyrecord.convert(whole, "c.tfrecord", source_format="recordio")
+
+
+def test_a_file_object_takes_all_records_in_order(suffix: str) -> None:
+    make("a.tfrecord")
+    make("b.ffr", [b"more"])
+    format = _core.format_of_suffix(suffix)
+    anyrecord.convert("a.tfrecord", f"path{suffix}")
+    out = io.BytesIO()
+    assert anyrecord.convert("a.tfrecord", out, format=format).records == 10
+    assert out.getvalue() == Path(f"path{suffix}").read_bytes(), "the same bytes as in a file"
+    out = io.BytesIO()
+    done = anyrecord.convert(["a.tfrecord", "b.ffr"], out, format=format)
+    assert (done.format, done.records, done.paths, done.file_bytes) == (format, 11, (), 0)
+    assert list(anyrecord.open(out, format=format)) == [*RECORDS, b"more"]
+    out = io.BytesIO()
+    anyrecord.convert(anyrecord.open("a.tfrecord")[2:4], out, format=format)
+    assert list(anyrecord.open(out, format=format)) == RECORDS[2:4]
+
+
+def test_a_file_object_has_no_suffix_and_no_shards() -> None:
+    make("a.tfrecord")
+    with pytest.raises(ValueError, match="a file object has no suffix: pass format="):
+        anyrecord.convert("a.tfrecord", io.BytesIO())
+    with pytest.raises(ValueError, match="shards cannot be written to a file object"):
+        anyrecord.convert("a.tfrecord", io.BytesIO(), format="ffrecord", shards=2)
+    with pytest.raises(TypeError, match="takes text"):
+        anyrecord.convert("a.tfrecord", io.StringIO(), format="ffrecord")  # type: ignore[arg-type]
+    assert names() == ["a.tfrecord"]
+
+
+def test_an_error_of_the_file_object_comes_out() -> None:
+    class Full(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise BrokenPipeError("nobody reads")
+
+    make("a.tfrecord")
+    with pytest.raises(BrokenPipeError, match="nobody reads"):
+        anyrecord.convert("a.tfrecord", Full(), format="tfrecord")

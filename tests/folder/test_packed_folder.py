@@ -159,6 +159,11 @@ def test_pickle_and_repr(folder: anyrecord.Folder, monkeypatch: pytest.MonkeyPat
     assert copy["Z"] == b"zed"
     assert repr(copy) == repr(folder)
     assert repr(folder).startswith("<anyrecord.Folder: 7 files, 5 folders, sha1 ")
+    (Path("few") / "a").mkdir(parents=True)
+    Path("few/a/one.bin").write_bytes(b"1")
+    anyrecord.pack("few", "few.ffr")
+    with anyrecord.Folder("few.ffr") as few:
+        assert repr(few).startswith("<anyrecord.Folder: 1 file, 1 folder, sha1 ")
     assert copy != folder
     assert {folder: 1}[folder] == 1
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
 import socket
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +196,15 @@ def test_a_target_that_cannot_be_is_refused_before_the_folder_is_looked_at(tmp_p
         anyrecord.pack(tmp_path / "source that is not there either", name)
     assert "source" not in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.ffr"]
+
+
+def test_a_file_object_gets_the_bytes_of_a_file(packed: Path, tree: Path) -> None:
+    out = io.BytesIO()
+    anyrecord.pack(tree, out)
+    assert out.getvalue() == packed.read_bytes()
+    read, write = os.pipe()  # cannot seek
+    with ThreadPoolExecutor(1) as reader, os.fdopen(read, "rb") as end:
+        arrived = reader.submit(end.read)
+        with os.fdopen(write, "wb") as pipe:
+            anyrecord.pack(tree, pipe)
+        assert arrived.result() == packed.read_bytes()

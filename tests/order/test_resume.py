@@ -212,8 +212,8 @@ def test_an_interrupt_loses_nothing(numbers_path: Path) -> None:
     got = [next(it) for _ in range(8)]
     file.armed = True
     with pytest.raises(KeyboardInterrupt):
-        next(it)
-    assert it.state_dict()["position"] == 8
+        got.extend(it)  # what was read ahead comes first
+    assert it.state_dict()["position"] == len(got) < 1000
     got += list(it)
     assert [int(record) for record in got] == list(range(1000))
     file.file.close()

@@ -306,6 +306,11 @@ def test_ranks_see_the_mixture_too(numbers: Records) -> None:
     assert 0.4 < share < 0.6
 
 
+def test_one_source_needs_one_weight(numbers: Records) -> None:
+    with pytest.raises(ValueError, match=r"^1 source needs 1 weight, not 2$"):
+        anyrecord.mix([numbers], [1, 2])
+
+
 def test_weights_are_taken_as_written(numbers: Records) -> None:
     sources = [numbers[:300], numbers[300:600], numbers[600:]]
     as_written: list[Any] = [

@@ -247,6 +247,7 @@ class BytesPath:
         (None, "NoneType"),
         (BytesPath(), "BytesPath"),
         ([b"a"], "bytes"),
+        ({"a": 1}, "dict"),
         (["a", 7], "int"),
         ([["a"]], "list"),
         ([BytesPath()], "BytesPath"),

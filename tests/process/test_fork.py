@@ -18,7 +18,8 @@ from children import LIMIT_SECONDS, Forked, forked
 from process.record_files import ScriptedFile, expected, write
 
 RECORDS = 500
-FORKS = 100
+FORKS = 25
+"""For each of the four formats, so a hundred together. How a fork is survived has nothing to do with the format."""
 
 # Forking with threads is what is tested; newer Pythons warn of it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -207,8 +207,19 @@ def test_everything_that_reads_says_that_an_object_is_missing_or_forbidden(read:
 @pytest.mark.parametrize("read", READS.values(), ids=list(READS))
 @pytest.mark.parametrize("url", ["ftp://host/a.ffr", "hdfs://a/b.ffr"])
 def test_an_unknown_scheme_is_refused_by_name_everywhere(read: Callable[..., object], url: str) -> None:
-    with pytest.raises(ValueError, match=f'the scheme "{url.partition(":")[0]}" .* is not supported; schemes: s3, gs'):
+    with pytest.raises(
+        ValueError, match=f'the scheme "{url.partition(":")[0]}" .* is not supported; schemes: s3, s3a, gs'
+    ):
         read(url, None)
+
+
+def test_the_error_of_an_unknown_scheme_has_all_schemes_that_there_are() -> None:
+    with pytest.raises(ValueError, match="schemes: ") as raised:
+        anyrecord.open("hdfs://a/b.ffr")
+    schemes = str(raised.value).partition("schemes: ")[2].split(", ")
+    assert {"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "file", "memory"} == {*schemes}
+    for scheme in {*schemes} - {"file"}:
+        assert anyrecord._core.check_url(f"{scheme}://host/name") == scheme
 
 
 OPTIONS: list[tuple[str, dict[str, Any], type[Exception], str]] = [

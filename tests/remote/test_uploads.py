@@ -218,6 +218,8 @@ def test_an_upload_that_cannot_be_aborted_is_told_by_its_name() -> None:
     with Played() as server:
         out = anyrecord.create(server.url("a.tfrecord"), storage={**server.storage, **QUICK})
         out.write_many(MANY)
+        while not server.uploads():  # it begins in the background
+            pass
         server.play(faults.access_denied(), operation="abort")
         with pytest.warns(RuntimeWarning, match="could not be aborted.*lifecycle rule") as caught:
             out.discard()

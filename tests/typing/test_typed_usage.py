@@ -6,7 +6,7 @@ import io
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias, assert_type
+from typing import Any, TypeAlias, assert_type
 
 import anyrecord
 import numpy as np
@@ -63,6 +63,7 @@ def test_iterating(records: Records) -> None:
     assert_type(next(iter(records.batches(2))), list[bytes])
     assert_type(records.batches(2, packed=True), Batches[Packed])
     assert_type(next(iter(records.batches(2, packed=True))), Packed)
+    assert_type(records.batches(2, packed=bool(records)), Batches[Any])
     for batch in records.batches(2):
         assert_type(batch, list[bytes])
     for record in records:

@@ -56,6 +56,26 @@ def creator(request: pytest.FixtureRequest) -> Callable[..., object]:
     return found
 
 
+# Folders and formats
+
+
+def test_a_missing_folder_is_named(creator: Callable[..., object], sharding: dict[str, Any]) -> None:
+    with pytest.raises(FileNotFoundError, match=r"the folder '.*a.b'; make it first: '.*c\.ffr'$") as raised:
+        creator("a/b/c.ffr", **sharding)
+    assert raised.value.errno == errno.ENOENT
+    with pytest.raises(NotADirectoryError, match=r"source\.tfrecord"):
+        creator("source.tfrecord/c.ffr", **sharding)
+
+
+def test_only_formats_that_can_be_written_are_offered(creator: Callable[..., object]) -> None:
+    with pytest.raises(ValueError, match="pass format=, one of ") as raised:
+        creator("x.bin")
+    offered = str(raised.value).partition("one of ")[2].split(", ")
+    assert {*offered} == {*_core.formats()} - {"riegeli"}
+    for format in offered:
+        anyrecord.create(f"x.{format}", format=format).close()
+
+
 # Names
 
 

@@ -452,8 +452,13 @@ def test_what_a_killed_writer_left_is_saved(path: Path) -> None:
     left_behind(path, RECORDS, **({"shards": 3} if path.suffix == ".tfrecord" else {}))
     left = temporary(path.parent)
     saved = path.with_name(f"saved{path.suffix}")
-    done = anyrecord.recover(path, salvage_to=saved)
+    calls: list[tuple[int, int]] = []
+    done = anyrecord.recover(path, salvage_to=saved, progress=lambda *call: calls.append(call))
     assert states(done) == {"stale"}
+    total = sum(one.source_bytes for one in done.salvaged)
+    assert {call[1] for call in calls} == ({total} if done.salvaged else set())
+    assert calls == sorted(calls)
+    assert calls[-1:] == ([(total, total)] if done.salvaged else [])
     assert set(left) <= set(names(path.parent)), "nothing is removed"
     for one in done.salvaged:
         found = [record for name in one.paths for record in anyrecord.open(name)]
