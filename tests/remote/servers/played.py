@@ -201,9 +201,7 @@ class Played(Server):
             self._loop.close()
 
     async def _accept(self) -> None:
-        server = await asyncio.start_server(
-            self._begin, sock=self._listener, limit=HEAD_BYTES, backlog=CONNECTIONS
-        )
+        server = await asyncio.start_server(self._begin, sock=self._listener, limit=HEAD_BYTES, backlog=CONNECTIONS)
         await self._stop.wait()
         # A connection that was just accepted becomes a task in some steps of the loop. Until then the server must not
         # be closed: it would forget the connection. So first no more are accepted.
