@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Self, SupportsIndex, TypeAlias
 from anyrecord import _core
 from anyrecord._listing import Listing, Tree, walk
 from anyrecord._locations import StrPath
+from anyrecord._options import Checksums
 from anyrecord._records import Records
 from anyrecord._records import open as open_records
 from anyrecord._stores import Storage
@@ -59,7 +60,7 @@ class Folder(Mapping[str, bytes]):
         self,
         path: StrPath | BinaryIO,
         *,
-        checksums: bool = True,
+        checksums: Checksums = True,
         storage: Storage | None = None,
         cache: StrPath | None = None,
         cache_folder_bytes: SupportsIndex | None = None,

@@ -15,7 +15,10 @@ from anyrecord._numbers import MOST_COUNT, MOST_THREADS, optional_number, whole_
 from anyrecord._store_files import StoreFiles
 from anyrecord._stores import Root, Storage, resolve
 
-__all__ = ["Limits", "OnError", "OpenOptions"]
+__all__ = ["Checksums", "Limits", "OnError", "OpenOptions"]
+
+Checksums: TypeAlias = bool | Literal["once"]
+"""Whether hashes are checked: at every read, never, or at the first read of each chunk."""
 
 OnError: TypeAlias = Literal["raise", "skip", "replace"] | Callable[[Any], bytes]
 """What happens to a record that cannot be read. The function gets a `RecordError`, or an `OSError` of the disk.
@@ -75,6 +78,8 @@ class OpenOptions:
     max_errors: int | None = None
     reads_on: bool = False
     """Whether damaged records are not errors."""
+    once: bool = False
+    """Whether hashes are checked at the first read of a chunk only."""
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # may hold secrets
     root: Root | None = field(default=None, repr=False)
     """Where paths begin."""
@@ -85,7 +90,7 @@ class OpenOptions:
 def open_options(
     *,
     format: str | None = None,
-    checksums: bool = True,
+    checksums: Checksums = True,
     table: Literal["memory", "disk"] = "memory",
     io: Literal["auto", "plain", "map", "direct"] = "auto",
     limits: Limits | None = None,
@@ -101,6 +106,8 @@ def open_options(
     mark_worker_process()
     if table not in ("memory", "disk"):
         raise ValueError(f"table={table!r} is not valid: it must be 'memory' or 'disk'")
+    if isinstance(checksums, str) and checksums != "once":
+        raise ValueError(f"checksums={checksums!r} is not valid: it must be True, False or 'once'")
     if io not in ("auto", "plain", "map", "direct"):
         raise ValueError(f"io={io!r} is not valid: it must be 'auto', 'plain', 'map' or 'direct'")
     cache_bytes = whole_number("cache_bytes", cache_bytes, 0, MOST_COUNT)
@@ -127,6 +134,7 @@ def open_options(
     return OpenOptions(
         format=format,
         checksums=bool(checksums),
+        once=checksums == "once",
         table=table,
         io=io,
         decoded_chunk_bytes=limits.decoded_chunk_bytes,

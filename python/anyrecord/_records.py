@@ -15,7 +15,7 @@ from anyrecord._iteration import Batches, index_of, position_of
 from anyrecord._locations import StrPath
 from anyrecord._mapped import MappedRecords
 from anyrecord._numbers import MOST_COUNT, optional_number, whole_number
-from anyrecord._options import Limits, OnError, OpenOptions, mark_worker_process, open_options
+from anyrecord._options import Checksums, Limits, OnError, OpenOptions, mark_worker_process, open_options
 from anyrecord._packed import Packed
 from anyrecord._paths import FileRange, expand
 from anyrecord._places import Location, Skipped
@@ -37,7 +37,7 @@ def open(
     source: Openable,
     *,
     format: str | None = None,
-    checksums: bool = True,
+    checksums: Checksums = True,
     table: Literal["memory", "disk"] = "memory",
     io: Literal["auto", "plain", "map", "direct"] = "auto",
     limits: Limits | None = None,
@@ -65,6 +65,8 @@ def open(
 
     - `format`: by default, the format is detected from the bytes. `"riegeli"` is never detected: pass it.
     - `checksums=False`: check no hashes, neither of tables nor of records. Structure is still checked.
+      `checksums="once"`: check the hash of each chunk when this process reads it for the first time, and again after
+      the file was changed. Later epochs are as fast as without checks. See "Checksums" in `docs/tuning.md`.
     - `table="disk"`: keep the table of chunks in an unlinked temporary file, for files with very many chunks.
     - `io`: by default, local files are memory-mapped, with protection against truncation. Files on network and
       user-space file systems are read with plain reads. `"plain"` or `"map"` chooses one for all files. `"direct"`

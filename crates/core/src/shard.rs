@@ -4,6 +4,7 @@
 use crate::budget::Budget;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::format::verify_once::VerifyOnce;
 use crate::format::{Format, ReadOptions, Table, TableHome, detect};
 use crate::index_file;
 use crate::storage::buffered::Buffered;
@@ -31,7 +32,7 @@ pub struct Source {
     pub is_packed: bool,
     /// Whether a lookup in the table does no I/O.
     pub has_table_in_memory: bool,
-    /// Whether checksums of the bytes read are verified.
+    /// Whether checksums of the bytes are verified at every read.
     pub is_verified: bool,
 }
 
@@ -93,7 +94,10 @@ impl Source {
         let opened = opened.without_part();
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
         let has_table_in_memory = options.table == TableHome::Memory;
-        Source { opened, format, table, is_packed, has_table_in_memory, is_verified: options.checksums }
+        let once = options.checksums && options.once;
+        let table = if once { VerifyOnce::of(table, opened.storage.clone()) } else { table };
+        let is_verified = options.checksums && !once;
+        Source { opened, format, table, is_packed, has_table_in_memory, is_verified }
     }
 
     /// The bytes.

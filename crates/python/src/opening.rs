@@ -42,6 +42,7 @@ pub struct Source {
 pub struct Opening {
     pub format: Option<String>,
     pub checksums: bool,
+    pub once: bool,
     pub table: String,
     pub io: String,
     pub decoded_chunk_bytes: u64,
@@ -59,6 +60,7 @@ pub struct Opening {
 from_attributes!(Opening {
     format,
     checksums,
+    once,
     table,
     io,
     decoded_chunk_bytes,
@@ -104,6 +106,7 @@ impl Opening {
     pub fn options(&self) -> ReadOptions {
         ReadOptions {
             checksums: self.checksums,
+            once: self.once,
             table: if self.table == "disk" { TableHome::Disk } else { TableHome::Memory },
             io: match self.io.as_str() {
                 "plain" => Io::Plain,

@@ -16,6 +16,7 @@ pub mod spare;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tfrecord;
+pub mod verify_once;
 pub mod walk;
 pub mod whole;
 
@@ -56,6 +57,8 @@ pub enum TableHome {
 pub struct ReadOptions {
     /// Verify all hashes of the format, those of tables and those of data.
     pub checksums: bool,
+    /// Verify the hashes of a chunk at its first read only. Needs `checksums`. See [`verify_once`].
+    pub once: bool,
     /// Where the table of chunks is kept.
     pub table: TableHome,
     /// How local files are read.
@@ -71,6 +74,7 @@ impl Default for ReadOptions {
     fn default() -> Self {
         ReadOptions {
             checksums: true,
+            once: false,
             table: TableHome::Memory,
             io: Io::Auto,
             limits: Limits::default(),
@@ -225,6 +229,25 @@ pub trait Table: Send + Sync {
 
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded>;
+
+    /// Like [`decode_into`](Table::decode_into), for a record whose hashes were verified before. They are not verified
+    /// again, if that saves time.
+    fn decode_verified_into(
+        &self,
+        record: u64,
+        at: u64,
+        stored: &[u8],
+        out: &mut [u8],
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        self.decode_into(record, at, stored, out, cx)
+    }
+
+    /// Like [`decode`](Table::decode), for a chunk whose hashes were verified before. They are not verified again, if
+    /// that saves time.
+    fn decode_verified(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
+        self.decode(chunk, stored, cx)
+    }
 
     /// Describes the file.
     fn describe(&self) -> Description;

@@ -166,6 +166,10 @@ impl Storage for Buffered<'_> {
         self.storage.unchanged()
     }
 
+    fn change_mark(&self) -> u64 {
+        self.storage.change_mark()
+    }
+
     fn beside(&self, name: &dyn Fn(&OsStr) -> OsString) -> Option<Arc<dyn Storage>> {
         self.storage.beside(name)
     }

@@ -254,6 +254,15 @@ impl Storage for LocalFile {
         if self.io == Io::Direct && !self.is_refused { Queue::Direct(self) } else { Queue::PageCache(self) }
     }
 
+    fn change_mark(&self) -> u64 {
+        let opened = self.handle.get();
+        let metadata = match opened.as_ref().filter(|opened| opened.is_right(&self.identity)) {
+            Some(opened) => opened.file.metadata(),
+            None => std::fs::metadata(&self.path),
+        };
+        metadata.map_or(u64::MAX, |metadata| identity::change_mark(&metadata))
+    }
+
     fn unchanged(&self) -> Result<()> {
         let opened = self.handle.get();
         let opened = opened.as_ref().filter(|opened| opened.is_right(&self.identity));

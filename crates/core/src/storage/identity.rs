@@ -6,6 +6,7 @@ use super::file::Io;
 use crate::error::{Error, Result};
 use crate::process;
 use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,6 +38,21 @@ impl Identity {
     pub fn is_file_of(&self, other: &Self) -> bool {
         self.device_and_inode == other.device_and_inode
     }
+}
+
+/// A number that differs between two states of a file, except by an unlikely coincidence. It covers the file's size and
+/// times, so that writing to the file changes it.
+pub fn change_mark(metadata: &Metadata) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let identity = Identity::of(metadata);
+    (identity.size, identity.modified, identity.device_and_inode).hash(&mut hasher);
+    // Unlike the time of modification, no program can set it.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        (metadata.ctime(), metadata.ctime_nsec()).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// A file while it is open.

@@ -160,6 +160,11 @@ pub trait Storage: Send + Sync {
         Ok(())
     }
 
+    /// A number that becomes another one when the bytes are written to, as far as the system tells. Costs a system call.
+    fn change_mark(&self) -> u64 {
+        0
+    }
+
     /// The storage with another name in the same folder. `name` makes its file name. None if there is none.
     fn beside(&self, _name: &dyn Fn(&OsStr) -> OsString) -> Option<Arc<dyn Storage>> {
         None

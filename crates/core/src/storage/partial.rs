@@ -116,6 +116,10 @@ impl Storage for Partial<'_> {
     fn unchanged(&self) -> Result<()> {
         self.storage.unchanged()
     }
+
+    fn change_mark(&self) -> u64 {
+        self.storage.change_mark()
+    }
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ impl Chunks {
         Some((self.places.get(chunk as usize)?.offset, self.rows.get(chunk)?, row))
     }
 
-    fn unpack(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
+    fn unpack(&self, chunk: &Chunk, stored: &[u8], options: &ReadOptions, cx: &Cx<'_>) -> Result<Decoded> {
         let at = chunk.stored.start;
         let head = &stored[..stored.len().min(HEADER as usize)];
         let header = Header::parse(head, at, self.file_size)?;
@@ -128,7 +128,7 @@ impl Chunks {
                 .hint("the file changed, or its side index belongs to another file"));
         }
         let mut held = cx.budget.nothing();
-        let unpacked = payload::unpack(&header, stored, at, &self.options, &mut held, cx)?;
+        let unpacked = payload::unpack(&header, stored, at, options, &mut held, cx)?;
         let mut ends = payload::ends(&header, &unpacked, &mut held)?;
         payload::split(&unpacked, header.records, at, cx, |place| {
             bytes::push("ends of records", &mut ends, place.end)
@@ -249,7 +249,22 @@ impl Table for Chunks {
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
-        self.unpack(chunk, stored, cx)
+        self.unpack(chunk, stored, &self.options, cx)
+    }
+
+    fn decode_verified_into(
+        &self,
+        _record: u64,
+        at: u64,
+        stored: &[u8],
+        out: &mut [u8],
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        decode_frames(stored, at, out, false, cx)
+    }
+
+    fn decode_verified(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
+        self.unpack(chunk, stored, &ReadOptions { checksums: false, ..self.options }, cx)
     }
 
     fn describe(&self) -> Description {

@@ -262,8 +262,8 @@ impl ChunkTable {
         Ok(low)
     }
 
-    fn view<'a>(&self, begin: u64, stored: &'a [u8], records: u64) -> Result<ChunkView<'a>> {
-        let view = ChunkView::read(begin, stored, self.options.checksums)?;
+    fn view<'a>(&self, begin: u64, stored: &'a [u8], records: u64, checksums: bool) -> Result<ChunkView<'a>> {
+        let view = ChunkView::read(begin, stored, checksums)?;
         if view.header.records != records {
             return Err(Error::format("number of records in a chunk differs from the table")
                 .at(begin)
@@ -339,11 +339,39 @@ impl Table for ChunkTable {
         if single::decode(at, stored, self.options.checksums, out) {
             return Ok(());
         }
-        self.view(at, stored, 1)?.decode_one(out, cx)
+        self.view(at, stored, 1, self.options.checksums)?.decode_one(out, cx)
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
-        let view = self.view(chunk.stored.start, stored, chunk.records)?;
+        self.unpack(chunk, stored, self.options.checksums, cx)
+    }
+
+    fn decode_verified_into(
+        &self,
+        _record: u64,
+        at: u64,
+        stored: &[u8],
+        out: &mut [u8],
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        if single::decode(at, stored, false, out) {
+            return Ok(());
+        }
+        self.view(at, stored, 1, false)?.decode_one(out, cx)
+    }
+
+    fn decode_verified(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
+        self.unpack(chunk, stored, false, cx)
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}
+
+impl ChunkTable {
+    fn unpack(&self, chunk: &Chunk, stored: &[u8], checksums: bool, cx: &Cx<'_>) -> Result<Decoded> {
+        let view = self.view(chunk.stored.start, stored, chunk.records, checksums)?;
         if self.is_single()
             && let (.., Some(size)) = self.single(chunk.index)?
             && size != view.header.decoded
@@ -354,10 +382,6 @@ impl Table for ChunkTable {
                 .found(view.header.decoded));
         }
         view.decode(cx)
-    }
-
-    fn describe(&self) -> Description {
-        self.description.clone()
     }
 }
 

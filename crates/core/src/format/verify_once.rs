@@ -1,0 +1,167 @@
+//! A table that verifies the hashes of each chunk at its first read only.
+//!
+//! It keeps one bit for each chunk. If the file was written to, all bits are cleared, and every chunk is verified again.
+//! What this does not see: a page that the system drops from memory and reads again from a failing disk, and writes
+//! through a memory map before the system updates the times of the file.
+
+use super::{Chunk, Decoded, Description, Table, Way};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::storage::Storage;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+
+/// How many reads of verified chunks there are between two looks at the file's times. A look is a system call, which
+/// would take longer than the read of a small record.
+const READS_BETWEEN_LOOKS: u32 = 64;
+const BITS: u64 = u64::BITS as u64;
+
+/// A table, and which of its chunks were verified.
+pub struct VerifyOnce {
+    table: Box<dyn Table>,
+    storage: Arc<dyn Storage>,
+    verified: Vec<AtomicU64>,
+    reads: AtomicU32,
+    /// The [mark](Storage::change_mark) of the file when the bits were last known to be right.
+    mark: AtomicU64,
+    /// How many times the bits were cleared.
+    clearings: AtomicU64,
+}
+
+impl VerifyOnce {
+    /// The table of a file that is verified once.
+    pub fn of(table: Box<dyn Table>, storage: Arc<dyn Storage>) -> Box<dyn Table> {
+        // The table itself has taken more memory for each chunk.
+        let verified = (0..table.chunks().div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
+        let mark = AtomicU64::new(storage.change_mark());
+        let (reads, clearings) = (AtomicU32::new(0), AtomicU64::new(0));
+        Box::new(VerifyOnce { table, storage, verified, reads, mark, clearings })
+    }
+
+    /// Whether a chunk was verified, and the file has not changed since, as far as is known.
+    #[inline]
+    fn is_verified(&self, chunk: u64) -> bool {
+        let word = self.verified.get((chunk / BITS) as usize);
+        word.is_some_and(|word| word.load(Relaxed) >> (chunk % BITS) & 1 == 1) && !self.has_changed()
+    }
+
+    #[inline]
+    fn has_changed(&self) -> bool {
+        // Two threads may count as one: it does not matter when exactly the next look comes.
+        let reads = self.reads.load(Relaxed).wrapping_add(1);
+        self.reads.store(reads, Relaxed);
+        reads.is_multiple_of(READS_BETWEEN_LOOKS) && self.look()
+    }
+
+    #[cold]
+    fn look(&self) -> bool {
+        let found = self.storage.change_mark();
+        if self.mark.swap(found, SeqCst) == found {
+            return false;
+        }
+        self.clearings.fetch_add(1, SeqCst);
+        self.verified.iter().for_each(|word| word.store(0, SeqCst));
+        true
+    }
+
+    /// Verifies a chunk with `verify`, and notes that if it succeeds.
+    #[cold]
+    fn verifying<T>(&self, chunk: u64, verify: impl FnOnce() -> Result<T>) -> Result<T> {
+        let clearings = self.clearings.load(SeqCst);
+        let result = verify()?;
+        if let Some(word) = self.verified.get((chunk / BITS) as usize) {
+            let bit = 1 << (chunk % BITS);
+            word.fetch_or(bit, SeqCst);
+            // The bytes that were verified may be those from before the change.
+            if self.clearings.load(SeqCst) != clearings {
+                word.fetch_and(!bit, SeqCst);
+            }
+        }
+        Ok(result)
+    }
+
+    /// The chunk that holds a record, and whether it holds other records, too.
+    #[inline]
+    fn chunk_of(&self, record: u64) -> (u64, bool) {
+        self.table.shared_chunk(record).map_or((record, false), |(chunk, _)| (chunk, true))
+    }
+}
+
+impl Table for VerifyOnce {
+    fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {
+        match self.chunk_of(record) {
+            (chunk, _) if self.is_verified(chunk) => Ok(()),
+            (chunk, false) => self.verifying(chunk, || self.table.check(record, bytes)),
+            // One record says nothing about the others.
+            (_, true) => self.table.check(record, bytes),
+        }
+    }
+
+    fn decode_into(&self, record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        match self.chunk_of(record) {
+            (chunk, _) if self.is_verified(chunk) => {
+                self.table.decode_verified_into(record, at, stored, out, cx)
+            }
+            (chunk, false) => self.verifying(chunk, || self.table.decode_into(record, at, stored, out, cx)),
+            (_, true) => self.table.decode_into(record, at, stored, out, cx),
+        }
+    }
+
+    fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
+        if self.is_verified(chunk.index) {
+            return self.table.decode_verified(chunk, stored, cx);
+        }
+        self.verifying(chunk.index, || self.table.decode(chunk, stored, cx))
+    }
+
+    fn records(&self) -> u64 {
+        self.table.records()
+    }
+
+    fn chunks(&self) -> u64 {
+        self.table.chunks()
+    }
+
+    fn locate(&self, record: u64) -> Result<(Chunk, u64)> {
+        self.table.locate(record)
+    }
+
+    #[inline]
+    fn way(&self, record: u64) -> Result<Way> {
+        self.table.way(record)
+    }
+
+    fn shared_chunk(&self, record: u64) -> Option<(u64, u64)> {
+        self.table.shared_chunk(record)
+    }
+
+    fn size(&self, record: u64) -> Result<Option<u64>> {
+        self.table.size(record)
+    }
+
+    fn prefetch(&self, record: u64) {
+        self.table.prefetch(record);
+    }
+
+    fn in_place(&self, at: u64, stored: &[u8], size: usize) -> Option<usize> {
+        self.table.in_place(at, stored, size)
+    }
+
+    fn describe(&self) -> Description {
+        self.table.describe()
+    }
+
+    fn index_bytes(&self) -> Option<Vec<u8>> {
+        self.table.index_bytes()
+    }
+
+    fn warning(&self) -> Option<&'static str> {
+        self.table.warning()
+    }
+}
+
+#[cfg(test)]
+mod tests;
