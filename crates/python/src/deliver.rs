@@ -1,4 +1,4 @@
-//! The destinations of records: new `bytes` objects, or one buffer of the user.
+//! The destinations of records: new objects (`bytes`, or what else is `New`), or one buffer of the user.
 
 use crate::errors::external;
 use crate::gil::{self, Kept};
@@ -6,38 +6,56 @@ use anyrecord::allocator;
 use anyrecord::bytes;
 use anyrecord::error::{Error, Result};
 use anyrecord::reader::{Deliver, Export};
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::ffi::{c_int, c_void};
 
-/// Allocates a `bytes` object of `size` uninitialised bytes. Returns the object and the address of its bytes.
+/// A kind of Python object that holds one record.
 ///
-/// The safe constructor zero-fills first, which for large records costs as much as reading them from memory.
-fn uninitialised_bytes(py: Python<'_>, size: usize) -> Result<(Bound<'_, PyBytes>, *mut u8)> {
-    // Python's own error would not say that the memory is for a record. The caller adds the file.
-    let no_memory = || bytes::no_memory("a record", size as u64);
-    let length = ffi::Py_ssize_t::try_from(size).map_err(|_| no_memory())?;
-    // SAFETY: with a null pointer, the call returns an object whose bytes may be written until other code can see the
-    // object. It returns null only with an exception set.
-    unsafe {
-        let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length);
-        let object = Bound::from_owned_ptr_or_err(py, object).map_err(|_| no_memory())?;
-        let place = ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>();
-        Ok((object.cast_into_unchecked(), place))
+/// # Safety
+/// `uninitialised` returns a new object, which no other code has seen, and the address of `size` bytes in it. They stay
+/// there as long as the object lives. An object without bytes may be shared.
+pub unsafe trait New {
+    type Object: PyTypeInfo;
+    fn uninitialised(py: Python<'_>, size: usize) -> Result<(Bound<'_, Self::Object>, *mut u8)>;
+}
+
+/// New `bytes` objects.
+pub struct NewBytes;
+
+// SAFETY: see the comment in `uninitialised`.
+unsafe impl New for NewBytes {
+    type Object = PyBytes;
+
+    /// The safe constructor zero-fills first, which for large records costs as much as reading them from memory.
+    #[inline]
+    fn uninitialised(py: Python<'_>, size: usize) -> Result<(Bound<'_, PyBytes>, *mut u8)> {
+        // Python's own error would not say that the memory is for a record. The caller adds the file.
+        let no_memory = || bytes::no_memory("a record", size as u64);
+        let length = ffi::Py_ssize_t::try_from(size).map_err(|_| no_memory())?;
+        // SAFETY: with a null pointer, the call returns an object whose bytes may be written until other code can see
+        // the object. It returns null only with an exception set.
+        unsafe {
+            let object = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length);
+            let object = Bound::from_owned_ptr_or_err(py, object).map_err(|_| no_memory())?;
+            let place = ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>();
+            Ok((object.cast_into_unchecked(), place))
+        }
     }
 }
 
-/// Allocates a `bytes` object and calls `fill` to write it. Releases the GIL for that, unless `quick`.
-pub fn bytes_with<'py>(
+/// Allocates an object and calls `fill` to write its bytes. Releases the GIL for that, unless `quick`.
+pub fn object_with<'py, N: New>(
     py: Python<'py>,
     size: usize,
     quick: bool,
     fill: impl FnOnce(&mut [u8]) -> Result<()> + Send,
-) -> Result<Bound<'py, PyBytes>> {
+) -> Result<Bound<'py, N::Object>> {
     allocator::expect(size);
-    let (object, place) = uninitialised_bytes(py, size)?;
+    let (object, place) = N::uninitialised(py, size)?;
     if size > 0 {
         // SAFETY: `size` bytes at `place` belong to an object that no other code has seen. It outlives `fill`.
         // The empty `bytes` object is shared in the whole interpreter, so it is never written.
@@ -71,28 +89,31 @@ impl InPlace {
 }
 
 /// The records of a batch as `bytes` objects.
-pub struct BytesList {
+pub type BytesList = ObjectList<NewBytes>;
+
+/// The records of a batch, each as an object of its own.
+pub struct ObjectList<N: New> {
     /// None: not delivered yet, or left out.
-    objects: Kept<Vec<Option<Py<PyBytes>>>>,
+    objects: Kept<Vec<Option<Py<N::Object>>>>,
     /// How many are left out.
     left_out: usize,
 }
 
-impl BytesList {
+impl<N: New> ObjectList<N> {
     pub fn new(count: usize) -> Result<Self> {
         let mut objects = bytes::list("a list of records", count as u64)?;
         objects.resize_with(count, || None);
-        Ok(BytesList { objects: Kept::new(objects), left_out: 0 })
+        Ok(ObjectList { objects: Kept::new(objects), left_out: 0 })
     }
 
     /// What takes the place of a record that could not be read. None: the record is left out.
-    pub fn put(&mut self, position: usize, object: Option<Py<PyBytes>>) {
+    pub fn put(&mut self, position: usize, object: Option<Py<N::Object>>) {
         self.left_out += usize::from(object.is_none());
         self.objects[position] = object;
     }
 
     /// The objects of all positions. None: it could not be read.
-    pub fn into_objects(self) -> Vec<Option<Py<PyBytes>>> {
+    pub fn into_objects(self) -> Vec<Option<Py<N::Object>>> {
         self.objects.into_inner()
     }
 
@@ -104,7 +125,7 @@ impl BytesList {
     }
 
     /// The objects in reverse order.
-    pub fn into_reversed(self) -> PyResult<Vec<Py<PyBytes>>> {
+    pub fn into_reversed(self) -> PyResult<Vec<Py<N::Object>>> {
         self.check()?;
         Ok(self.objects.into_inner().into_iter().rev().flatten().collect())
     }
@@ -134,7 +155,7 @@ impl BytesList {
     }
 }
 
-impl Deliver for BytesList {
+impl<N: New> Deliver for ObjectList<N> {
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
         allocator::expect(wanted.iter().fold(0, |sum: usize, (_, size)| sum.saturating_add(*size)));
         // Take the GIL once for all records, and check for Ctrl-C at the same time.
@@ -142,10 +163,10 @@ impl Deliver for BytesList {
             py.check_signals().map_err(external)?;
             let mut places = bytes::list("places of records", wanted.len() as u64)?;
             for &(position, size) in wanted {
-                let (object, place) = uninitialised_bytes(py, size)?;
+                let (object, place) = N::uninitialised(py, size)?;
                 places.push(match size {
                     0 => &mut [][..],
-                    // SAFETY: as in `bytes_with`; the object is kept in `self`, which the result borrows.
+                    // SAFETY: as in `object_with`; the object is kept in `self`, which the result borrows.
                     _ => unsafe { std::slice::from_raw_parts_mut(place, size) },
                 });
                 self.objects[position] = Some(object.unbind());

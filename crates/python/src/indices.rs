@@ -8,7 +8,9 @@ use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::slice::PySliceIndices;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PySlice, PyString};
+use pyo3::types::{
+    PyBool, PyBytes, PyFloat, PyInt, PyList, PyRange, PyRangeMethods, PySlice, PyString, PyTuple,
+};
 
 /// The name of a list of positions in error messages.
 const NUMBERS: &str = "a list of record numbers";
@@ -151,7 +153,7 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
         }
         return Ok(found);
     }
-    if let Some(found) = buffer(keys, len)? {
+    if let Some(found) = buffer(keys, len, position)? {
         return Ok(found);
     }
     let mut calling = gil::Calling::new(keys.py());
@@ -169,6 +171,57 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
     Ok(found)
 }
 
+/// Converts one index if it is an `int` of Python that is not negative and in range.
+#[inline]
+pub fn plain_one(key: &Bound<'_, PyAny>, len: u64) -> Option<u64> {
+    small_int(key).map(|index| index as u64).filter(|index| *index < len)
+}
+
+/// Converts many indices if all of them are plain: a list or a tuple of `int`, a range, or an array of integers, and
+/// none is negative or out of range. It runs no code of the user, so the caller can look at the indices again.
+pub fn plain(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
+    if let Ok(list) = keys.cast_exact::<PyList>() {
+        return all_plain(list.len(), list.iter(), len);
+    }
+    if let Ok(tuple) = keys.cast_exact::<PyTuple>() {
+        return all_plain(tuple.len(), tuple.iter(), len);
+    }
+    if let Ok(range) = keys.cast_exact::<PyRange>() {
+        let (Ok(start), Ok(step), Ok(count)) = (range.start(), range.step(), range.len()) else {
+            return Ok(None);
+        };
+        let last = start as i128 + step as i128 * (count as i128 - 1);
+        let is_inside = |position: i128| (0..i128::from(len)).contains(&position);
+        if count > 0 && !(is_inside(start as i128) && is_inside(last)) {
+            return Ok(None);
+        }
+        let mut found = bytes::list(NUMBERS, count as u64).map_err(Failure)?;
+        found.extend((0..count as i64).map(|i| (start as i64 + step as i64 * i) as u64));
+        return Ok(Some(found));
+    }
+    if !keys.hasattr("__array_interface__")? {
+        return Ok(None);
+    }
+    let from_zero = |index, len| if index < 0 { Err(out_of_range(index, len)) } else { position(index, len) };
+    // Whatever is wrong, the caller finds it again.
+    Ok(buffer(keys, len, from_zero).unwrap_or(None))
+}
+
+fn all_plain<'py>(
+    count: usize,
+    items: impl Iterator<Item = Bound<'py, PyAny>>,
+    len: u64,
+) -> PyResult<Option<Vec<u64>>> {
+    let mut found = bytes::list(NUMBERS, count as u64).map_err(Failure)?;
+    for item in items.take(count) {
+        match plain_one(&item, len) {
+            Some(position) => found.push(position),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(found))
+}
+
 /// Converts a slice.
 pub fn sliced(slice: &Bound<'_, PySlice>, len: u64) -> PyResult<Vec<u64>> {
     let len = isize::try_from(len).map_err(|_| PyOverflowError::new_err("too many records"))?;
@@ -179,7 +232,11 @@ pub fn sliced(slice: &Bound<'_, PySlice>, len: u64) -> PyResult<Vec<u64>> {
 }
 
 /// Converts an array of integers at once, without a Python object for each.
-fn buffer(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
+fn buffer(
+    keys: &Bound<'_, PyAny>,
+    len: u64,
+    position: impl Fn(i64, u64) -> PyResult<u64>,
+) -> PyResult<Option<Vec<u64>>> {
     macro_rules! try_as {
         ($($integer:ty),*) => { $(
             let to_position = |value: $integer| {

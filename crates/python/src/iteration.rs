@@ -1,6 +1,7 @@
 //! The iterator of `Records`. It reads ahead in batches, which makes each record cheap.
 
 use crate::damage::read_sound;
+use crate::deliver::NewBytes;
 use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use crate::interrupts::with_cx;
@@ -138,7 +139,7 @@ impl RecordsIterator {
     fn read(&self, py: Python<'_>, positions: Range<u64>) -> PyResult<(Vec<Py<PyBytes>>, Vec<Ahead>)> {
         let positions = positions.collect();
         if self.source.get().policy.is_none() {
-            let list = read_many(py, &self.reader, &self.view, positions)?;
+            let list = read_many::<NewBytes>(py, &self.reader, &self.view, positions)?;
             return Ok((list.into_reversed()?, Vec::new()));
         }
         let (list, lost) = read_sound(py, &self.reader, &self.view, positions)?;
@@ -321,6 +322,17 @@ impl RecordsIterator {
     #[getter]
     fn _position(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.state(py)?.position())
+    }
+
+    /// Continues at a position. Any that is out of range means the end.
+    ///
+    /// The first record is read alone, because the caller may seek again after it.
+    fn _seek(&self, py: Python<'_>, position: i64) -> PyResult<()> {
+        let position = u64::try_from(position).unwrap_or(u64::MAX).min(self.view.len());
+        let mut state = self.state(py)?;
+        *state = IteratorState::at(position);
+        (state.singly, state.ahead) = (position.saturating_add(1), 2);
+        Ok(())
     }
 
     /// Reports the source to the garbage collector.

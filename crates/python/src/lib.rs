@@ -8,7 +8,8 @@
 //! | `indices` | converts indices to record numbers |
 //! | `gil` | the only place where the interpreter's lock is released and acquired |
 //! | `numbers` | whole numbers as arguments |
-//! | `deliver` | the destinations of records: `bytes` objects, or one buffer of the user |
+//! | `deliver` | the destinations of records: new objects, or one buffer of the user |
+//! | `arrays` | numpy arrays as a destination of records |
 //! | `opening` | paths and objects as a `Source` |
 //! | `views` | shuffled, concatenated and mixed sources |
 //! | `order` | `Permutation` |
@@ -27,6 +28,7 @@
 //! | `remote`, `stored` | URLs; objects that Python objects read |
 //! | `attributes` | structures that are made of the attributes of Python objects |
 
+mod arrays;
 mod attributes;
 mod convert;
 mod creating;

@@ -1,7 +1,8 @@
 //! `Records`: the sequence. `records[i]` runs only the code here, no Python code.
 
+use crate::arrays::{self, NewArray};
 use crate::damage::read_settled;
-use crate::deliver::{BytesList, InPlace, OneBuffer, bytes_with, copy_into};
+use crate::deliver::{BytesList, InPlace, New, NewBytes, ObjectList, OneBuffer, copy_into, object_with};
 use crate::errors::Failure;
 use crate::gil;
 use crate::indices;
@@ -46,15 +47,25 @@ fn plan_one<'a>(py: Python<'_>, reader: &'a Reader, record: u64) -> PyResult<Pla
     }
 }
 
-/// Reads one record.
+/// Reads one record as `bytes`.
+#[inline]
 pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<Bound<'py, PyBytes>> {
+    read_one_as::<NewBytes>(py, reader, record)
+}
+
+/// Reads one record as an object of a kind.
+fn read_one_as<'py, N: New>(
+    py: Python<'py>,
+    reader: &Reader,
+    record: u64,
+) -> PyResult<Bound<'py, N::Object>> {
     let plan = plan_one(py, reader, record)?;
     match plan.size().map_err(Failure)? {
         Some(size) => {
             plan.prefetch();
             let quick = size <= QUICK && reader.is_quick(&plan);
             // `read_quickly` counts without atomic additions: the GIL keeps other threads out.
-            let read = bytes_with(py, size, quick, |out| {
+            let read = object_with::<N>(py, size, quick, |out| {
                 with_cx(reader, |cx| match quick {
                     true => reader.read_quickly(&plan, out, cx),
                     false => reader.read_into(&plan, out, cx),
@@ -62,9 +73,9 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
             });
             let read = match read {
                 // Other threads run while it is fetched.
-                Err(error) if error.is_elsewhere() => {
-                    bytes_with(py, size, false, |out| with_cx(reader, |cx| reader.read_into(&plan, out, cx)))
-                }
+                Err(error) if error.is_elsewhere() => object_with::<N>(py, size, false, |out| {
+                    with_cx(reader, |cx| reader.read_into(&plan, out, cx))
+                }),
                 read => read,
             };
             Ok(read.map_err(|error| plan.attribute_memory(error)).map_err(Failure)?)
@@ -73,7 +84,7 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
             let row =
                 gil::detach(py, || with_cx(reader, |cx| reader.read_row(&plan, cx))).map_err(Failure)?;
             let (row, size) = (row.as_ref(), row.as_ref().len());
-            let copied = bytes_with(py, size, size <= QUICK, |out| {
+            let copied = object_with::<N>(py, size, size <= QUICK, |out| {
                 out.copy_from_slice(row);
                 Ok(())
             });
@@ -83,15 +94,18 @@ pub fn read_one<'py>(py: Python<'py>, reader: &Reader, record: u64) -> PyResult<
 }
 
 /// Reads the records at many positions of a view with one batched read.
-pub fn read_many(
+pub fn read_many<N: New>(
     py: Python<'_>,
     reader: &Reader,
     view: &View,
     mut positions: Vec<u64>,
-) -> PyResult<BytesList> {
+) -> PyResult<ObjectList<N>>
+where
+    Py<N::Object>: Send,
+{
     gil::detach(py, || {
         view.get_many(&mut positions);
-        let mut list = BytesList::new(positions.len())?;
+        let mut list = ObjectList::new(positions.len())?;
         with_cx(reader, |cx| reader.read_batch(&positions, &mut list, cx))?;
         Ok(list)
     })
@@ -163,6 +177,43 @@ impl Records {
         indices: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
         self.list(py, indices)
+    }
+
+    /// The records at many positions, as `__getitems__` returns them, if these are plain: integers of Python or of
+    /// an array, none negative or out of range. Else None: then the drop-ins find out what is wrong, or convert them.
+    fn _read_plain<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        self.reader.check_open().map_err(Failure)?;
+        let Some(positions) = indices::plain(indices, self.view.len())? else { return Ok(None) };
+        read_many::<NewBytes>(py, &self.reader, &self.view, positions)?.into_list(py).map(Some)
+    }
+
+    /// The same records as new numpy arrays of bytes, each with its own memory.
+    fn _read_arrays<'py>(
+        &self,
+        py: Python<'py>,
+        indices: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyList>>> {
+        arrays::prepare(py)?;
+        self.reader.check_open().map_err(Failure)?;
+        let Some(positions) = indices::plain(indices, self.view.len())? else { return Ok(None) };
+        read_many::<NewArray>(py, &self.reader, &self.view, positions)?.into_list(py).map(Some)
+    }
+
+    /// One record as a new numpy array of bytes. None if the index is not plain.
+    fn _read_array<'py>(
+        &self,
+        py: Python<'py>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        arrays::prepare(py)?;
+        match indices::plain_one(index, self.view.len()) {
+            Some(position) => read_one_as::<NewArray>(py, &self.reader, self.view.get(position)).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Fetches records from servers before they are read, for an iteration that begins at `begin`.

@@ -47,6 +47,7 @@ class FileReader:
         except OSError as error:
             line = f"'fd > 0' failed. Failed to open file {error.filename}: {error.strerror}"
             raise runtime_error(line, error) from error
+        self._read_array = self._records._read_array
         self._n = len(self._records)
 
     @property
@@ -66,23 +67,26 @@ class FileReader:
 
     def read_one(self, index: SupportsIndex) -> Sample:
         """Returns a sample as a new array of bytes."""
-        self._refuse_closed()
-        position = self._position(index)
         try:
-            return _array(self._records[position])
+            # The quick path: an int that is in range. None if it is anything else.
+            array: Sample | None = self._read_array(index)
+            if array is not None:
+                return array
         except (anyrecord.RecordError, OSError) as error:
             raise self._read_error(error) from error
+        self._refuse_closed()
+        return self.read([self._position(index)])[0]
 
     def read(self, indices: Iterable[SupportsIndex]) -> list[Sample]:
         """Returns many samples in the order of `indices`, with one batched read. Each is a new array of bytes."""
-        self._refuse_closed()
-        if isinstance(indices, str | bytes | bytearray | dict) or not isinstance(indices, Iterable):
-            raise TypeError(f"read takes a list of indices, not {type(indices).__name__}")
-        positions = [self._position(index) for index in indices]
-        try:
-            return [_array(record) for record in self._records.__getitems__(positions)]
-        except (anyrecord.RecordError, OSError) as error:
-            raise self._read_error(error) from error
+        arrays = self._read(indices)
+        if arrays is None:
+            self._refuse_closed()
+            if isinstance(indices, str | bytes | bytearray | dict) or not isinstance(indices, Iterable):
+                raise TypeError(f"read takes a list of indices, not {type(indices).__name__}")
+            arrays = self._read([self._position(index) for index in indices])
+        assert arrays is not None
+        return arrays
 
     def validate(self) -> None:
         """Verifies the checksums of the tables of all files."""
@@ -118,6 +122,13 @@ class FileReader:
             raise IndexError(f"there is no file {index}: there are {len(self._fnames)} files")
         return read_table(self._fnames[index], check=False)
 
+    def _read(self, indices: object) -> list[Sample] | None:
+        """Many samples. None if the indices are not ints in range, but something to convert or to refuse."""
+        try:
+            return self._records._read_arrays(indices)
+        except (anyrecord.RecordError, OSError) as error:
+            raise self._read_error(error) from error
+
     def _position(self, index: SupportsIndex) -> int:
         position = operator.index(index)
         if 0 <= position < self._n:
@@ -130,9 +141,11 @@ class FileReader:
 
     def _refuse_closed(self) -> None:
         if self._records.closed:
-            raise runtime_error("", anyrecord.ClosedError("'!is_closed' failed. FileReader has been closed."))
+            raise _closed_error()
 
     def _read_error(self, error: Exception) -> Exception:
+        if self._records.closed:
+            return _closed_error()
         if isinstance(error, anyrecord.ChecksumError):
             return runtime_error(f"'checksum2 == checksum' failed. Sample {error.record}: checksum mismached!", error)
         record = getattr(error, "record", None)
@@ -153,9 +166,8 @@ def checkFsAlign(fd: int) -> bool:
     return int.from_bytes(answer, "little") == 1
 
 
-def _array(record: bytes) -> Sample:
-    # A copy, because a view of the bytes would be read-only.
-    return np.frombuffer(record, np.uint8).copy()
+def _closed_error() -> Exception:
+    return runtime_error("", anyrecord.ClosedError("'!is_closed' failed. FileReader has been closed."))
 
 
 def _file_names(fname: Any) -> list[str]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NoReturn, SupportsIndex, overload
 
 import anyrecord
@@ -117,7 +117,7 @@ class ArrayRecordReader:
         self._is_open = True
         self._error: str | None = None
         self._records: anyrecord.Records | None = None
-        self._cursor: Iterator[bytes] = iter(())
+        self._cursor: Any = iter(())  # an iterator that can seek, if the file is open
         self._options: tuple[str | None] | None = None  # None: not read from the file yet
         try:
             self._records = open_one(self._path, self._reading)
@@ -153,11 +153,12 @@ class ArrayRecordReader:
 
     def seek(self, index: SupportsIndex, /) -> None:
         """Makes `read()` continue at this record. A number out of range means the end of the file."""
-        records = self._open()
-        position = operator.index(index)
-        if not -(2**63) <= position < 2**63:
-            raise TypeError(f"the record number {position} does not fit into 64 bits")
-        self._cursor = iter(records[position if position >= 0 else len(records) :])
+        if self._records is None:
+            raise self._unusable()
+        try:
+            self._cursor._seek(index)
+        except OverflowError:
+            raise TypeError(f"the record number {operator.index(index)} does not fit into 64 bits") from None
 
     @overload
     def read(self) -> bytes: ...
@@ -167,8 +168,19 @@ class ArrayRecordReader:
     def read(self, begin: SupportsIndex, end: SupportsIndex, /) -> list[bytes]: ...
     def read(self, *args: Any) -> bytes | list[bytes]:
         """Returns the next record, the records with the numbers in a list, or the records from `begin` up to `end`."""
-        if not args:
-            return self._next()
+        try:
+            if not args:
+                record: bytes = next(self._cursor)
+                return record
+            if len(args) == 1 and self._records is not None:
+                # None if these are not ints in range, but something to convert or to refuse.
+                records = self._records._read_plain(args[0])
+                if records is not None:
+                    return records
+        except StopIteration:
+            raise IndexError(f"Out of range of num_records: {len(self._open())}") from None
+        except FAILURES as error:
+            raise failure(error) from error
         if len(args) == 1:
             return self._batch(args[0])
         if len(args) == 2:
@@ -193,16 +205,11 @@ class ArrayRecordReader:
 
     def _open(self) -> anyrecord.Records:
         if self._records is None:
-            raise RuntimeError(self._error or _CLOSED)
+            raise self._unusable()
         return self._records
 
-    def _next(self) -> bytes:
-        try:
-            return next(self._cursor)
-        except StopIteration:
-            raise IndexError(f"Out of range of num_records: {len(self._open())}") from None
-        except FAILURES as error:
-            raise failure(error) from error
+    def _unusable(self) -> RuntimeError:
+        return RuntimeError(self._error or _CLOSED)
 
     def _range(self, begin: SupportsIndex, end: SupportsIndex) -> list[bytes]:
         first, last = operator.index(begin), operator.index(end)
@@ -217,13 +224,6 @@ class ArrayRecordReader:
 
     def _batch(self, indices: Any) -> list[bytes]:
         records = self._open()
-        try:
-            if type(indices) in _QUICK and min(indices, default=0) >= 0:
-                return records.__getitems__(indices)
-        except FAILURES as error:
-            raise failure(error) from error
-        except (IndexError, TypeError):
-            pass  # the code below raises the precise error
         positions = _record_numbers(indices)
         beyond = next((position for position in positions if position >= len(records)), None)
         if beyond is not None:
@@ -233,9 +233,6 @@ class ArrayRecordReader:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
-
-
-_QUICK = (list, tuple, range)
 
 
 def _record_numbers(indices: Any) -> list[int]:
