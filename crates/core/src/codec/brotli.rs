@@ -1,24 +1,23 @@
-//! Brotli streams, with windows of up to 2^30 bytes.
+//! Brotli streams, with windows of up to 2^30 bytes, by Google's C library.
 //!
 //! The decoder's ring buffer grows with the content of the stream, and never beyond the window in its header.
 
 use super::{Codec, Decompressor, Progress, broken, wrong_size};
 use crate::bytes;
 use crate::error::{Error, Kind, Result};
-use ::brotli::enc::{BrotliEncoderParams, StandardAlloc};
-use ::brotli::{Allocator, BrotliCompress, BrotliDecompressStream, BrotliResult, BrotliState};
-use std::io::{ErrorKind, Write};
+use compu_brotli_sys as c;
+use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
 
 /// Windows over this need the large-window form of the stream.
 const LARGEST_STANDARD_WINDOW_LOG: u32 = 24;
-/// Allocations of this size or more are the decoder's ring buffer. Its other allocations have a fixed size.
-const LARGE: usize = 1 << 20;
-/// The decoder's codes for a ring buffer that it could not allocate.
-const NO_MEMORY: [i32; 2] = [-26, -27];
+/// The decoder's error codes for memory that it could not allocate.
+const NO_MEMORY: std::ops::RangeInclusive<i32> = -30..=-21;
 
 /// Decompresses one stream, all of `input`, into all of `out`.
 pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new()?;
     let first = decoder.decompress_some(input, out)?;
     let progress = if !first.finished && first.produced == out.len() {
         // The stream can end some bytes after its last byte of output. If it produces one more byte, it is too long.
@@ -42,95 +41,167 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     }
 }
 
-/// Appends `input` as one stream.
-pub fn compress(input: &[u8], level: i32, window_log: u32, out: &mut Vec<u8>) -> Result<()> {
-    let params = BrotliEncoderParams {
-        quality: level,
-        lgwin: window_log as i32,
-        large_window: window_log > LARGEST_STANDARD_WINDOW_LOG,
-        ..BrotliEncoderParams::default()
-    };
-    BrotliCompress(&mut &*input, &mut Growing(out), &params).map_err(|e| match e.kind() {
-        ErrorKind::OutOfMemory => bytes::no_memory("brotli data", input.len() as u64),
-        _ => Error::io("brotli compression failed", e),
-    })?;
-    Ok(())
-}
-
-/// The output of the compressor. Missing memory is an error.
-struct Growing<'a>(&'a mut Vec<u8>);
-
-impl Write for Growing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.try_reserve(bytes.len()).map_err(|_| ErrorKind::OutOfMemory)?;
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Allocates bytes for the decoder. If memory is missing, it returns an empty slice, as the decoder expects.
-struct ByteAlloc;
-
-type Allocated = <StandardAlloc as Allocator<u8>>::AllocatedMemory;
-
-impl Allocator<u8> for ByteAlloc {
-    type AllocatedMemory = Allocated;
-
-    fn alloc_cell(&mut self, length: usize) -> Allocated {
-        if length < LARGE {
-            return StandardAlloc::default().alloc_cell(length);
+/// Appends `input` as one stream. `size_hint` is the size that the encoder chooses its search tables for.
+pub fn compress(
+    input: &[u8],
+    level: i32,
+    window_log: u32,
+    size_hint: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let no_memory = || bytes::no_memory("brotli data", input.len() as u64);
+    let encoder = Encoder::new().ok_or_else(no_memory)?;
+    let large_window = window_log > LARGEST_STANDARD_WINDOW_LOG;
+    encoder.set(c::BrotliEncoderParameter_BROTLI_PARAM_QUALITY, level as u32)?;
+    encoder.set(c::BrotliEncoderParameter_BROTLI_PARAM_LARGE_WINDOW, u32::from(large_window))?;
+    encoder.set(c::BrotliEncoderParameter_BROTLI_PARAM_LGWIN, window_log)?;
+    // 0 would stand for the size of the input.
+    let size_hint = size_hint.clamp(1, 1 << 30) as u32;
+    encoder.set(c::BrotliEncoderParameter_BROTLI_PARAM_SIZE_HINT, size_hint)?;
+    let (mut left, mut next) = (input.len(), input.as_ptr());
+    loop {
+        // Most streams are shorter than their input. The others are a few bytes longer for each 16 MB.
+        bytes::reserve_more("brotli data", out, left + 64)?;
+        let free = out.spare_capacity_mut();
+        let (mut room, mut to) = (free.len(), free.as_mut_ptr().cast::<u8>());
+        // SAFETY: `next` and `to` point to `left` bytes to read and `room` bytes to write. The encoder is alive.
+        let ok = unsafe {
+            c::BrotliEncoderCompressStream(
+                encoder.0.as_ptr(),
+                c::BrotliEncoderOperation_BROTLI_OPERATION_FINISH,
+                &mut left,
+                &mut next,
+                &mut room,
+                &mut to,
+                ptr::null_mut(),
+            )
+        };
+        let written = free.len() - room;
+        // SAFETY: the encoder has written this many bytes of the free capacity.
+        unsafe { out.set_len(out.len() + written) };
+        // The parameters were accepted, so the only failure left is missing memory.
+        if ok == 0 {
+            return Err(no_memory());
         }
-        bytes::zeroed("brotli window", length as u64).map_or_else(|_| Allocated::default(), Allocated::from)
+        // SAFETY: the encoder is alive.
+        if unsafe { c::BrotliEncoderIsFinished(encoder.0.as_ptr()) } != 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// An encoder of one stream.
+struct Encoder(NonNull<c::BrotliEncoderState>);
+
+impl Encoder {
+    fn new() -> Option<Self> {
+        // SAFETY: both functions keep the contract of an allocator. They need no state.
+        let state = unsafe { c::BrotliEncoderCreateInstance(Some(allocate), Some(release), ptr::null_mut()) };
+        NonNull::new(state).map(Encoder)
     }
 
-    fn free_cell(&mut self, _memory: Allocated) {}
+    fn set(&self, parameter: c::BrotliEncoderParameter, value: u32) -> Result<()> {
+        // SAFETY: the encoder is alive.
+        match unsafe { c::BrotliEncoderSetParameter(self.0.as_ptr(), parameter, value) } {
+            0 => Err(Error::argument("brotli compression failed: a parameter was refused").found(value)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // SAFETY: the encoder is alive, and nobody uses it after this.
+        unsafe { c::BrotliEncoderDestroyInstance(self.0.as_ptr()) }
+    }
 }
 
 /// Decompresses one stream in pieces.
-pub struct Decoder {
-    state: BrotliState<ByteAlloc, StandardAlloc, StandardAlloc>,
-}
+pub struct Decoder(NonNull<c::BrotliDecoderState>);
 
 impl Decoder {
     /// A decoder at the beginning of a stream.
-    pub fn new() -> Self {
-        let alloc = StandardAlloc::default;
-        Decoder { state: BrotliState::new(ByteAlloc, alloc(), alloc()) }
+    pub fn new() -> Result<Self> {
+        // SAFETY: both functions keep the contract of an allocator. They need no state.
+        let state = unsafe { c::BrotliDecoderCreateInstance(Some(allocate), Some(release), ptr::null_mut()) };
+        let decoder = Decoder(NonNull::new(state).ok_or_else(out_of_memory)?);
+        let large_window = c::BrotliDecoderParameter_BROTLI_DECODER_PARAM_LARGE_WINDOW;
+        // SAFETY: the decoder is alive. It has not started, so it accepts the parameter.
+        unsafe { c::BrotliDecoderSetParameter(decoder.0.as_ptr(), large_window, 1) };
+        Ok(decoder)
     }
 }
 
-impl Default for Decoder {
-    fn default() -> Self {
-        Self::new()
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        // SAFETY: the decoder is alive, and nobody uses it after this.
+        unsafe { c::BrotliDecoderDestroyInstance(self.0.as_ptr()) }
     }
 }
 
 impl Decompressor for Decoder {
     fn decompress_some(&mut self, input: &[u8], out: &mut [u8]) -> Result<Progress> {
-        let (mut left, mut consumed) = (input.len(), 0);
-        let (mut room, mut produced, mut total) = (out.len(), 0, 0);
-        let result = BrotliDecompressStream(
-            &mut left,
-            &mut consumed,
-            input,
-            &mut room,
-            &mut produced,
-            out,
-            &mut total,
-            &mut self.state,
-        );
-        match result {
-            BrotliResult::ResultFailure if NO_MEMORY.contains(&(self.state.error_code as i32)) => {
-                Err(Error::new(Kind::Memory, "no memory for the window of brotli data"))
-            }
-            BrotliResult::ResultFailure => Err(broken(Codec::Brotli, "the stream is damaged")),
-            result => {
-                Ok(Progress { consumed, produced, finished: matches!(result, BrotliResult::ResultSuccess) })
-            }
+        let (mut left, mut next) = (input.len(), input.as_ptr());
+        let (mut room, mut to) = (out.len(), out.as_mut_ptr());
+        // SAFETY: `next` and `to` point to `left` bytes to read and `room` bytes to write. The decoder is alive.
+        let result = unsafe {
+            c::BrotliDecoderDecompressStream(
+                self.0.as_ptr(),
+                &mut left,
+                &mut next,
+                &mut room,
+                &mut to,
+                ptr::null_mut(),
+            )
+        };
+        if result == c::BrotliDecoderResult_BROTLI_DECODER_RESULT_ERROR {
+            // SAFETY: the decoder is alive.
+            let code = unsafe { c::BrotliDecoderGetErrorCode(self.0.as_ptr()) };
+            return Err(match NO_MEMORY.contains(&code) {
+                true => out_of_memory(),
+                false => broken(Codec::Brotli, "the stream is damaged"),
+            });
+        }
+        let finished = result == c::BrotliDecoderResult_BROTLI_DECODER_RESULT_SUCCESS;
+        Ok(Progress { consumed: input.len() - left, produced: out.len() - room, finished })
+    }
+}
+
+fn out_of_memory() -> Error {
+    Error::new(Kind::Memory, "no memory for the window of brotli data")
+}
+
+/// The size of an allocation is stored in front of it, in this many bytes. They also align what follows.
+const SIZE_BYTES: usize = 16;
+
+fn layout(size: usize) -> Option<Layout> {
+    Layout::from_size_align(size.checked_add(SIZE_BYTES)?, SIZE_BYTES).ok()
+}
+
+/// Memory for the library comes from Rust's allocator, like all other memory, so that tests can count it.
+unsafe extern "C" fn allocate(_state: *mut c_void, size: usize) -> *mut c_void {
+    let Some(layout) = layout(size) else { return ptr::null_mut() };
+    // SAFETY: the layout is not empty. The size fits in front of the memory that is returned.
+    unsafe {
+        let memory = alloc(layout);
+        if memory.is_null() {
+            return ptr::null_mut();
+        }
+        memory.cast::<usize>().write(size);
+        memory.add(SIZE_BYTES).cast()
+    }
+}
+
+/// Frees memory of [`allocate`].
+unsafe extern "C" fn release(_state: *mut c_void, memory: *mut c_void) {
+    if memory.is_null() {
+        return;
+    }
+    // SAFETY: `allocate` returned this memory, and wrote the size of its layout in front of it.
+    unsafe {
+        let begin = memory.cast::<u8>().sub(SIZE_BYTES);
+        if let Some(layout) = layout(begin.cast::<usize>().read()) {
+            dealloc(begin, layout);
         }
     }
 }

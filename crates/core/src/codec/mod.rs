@@ -149,7 +149,7 @@ impl Codec {
     pub fn decompressor(self) -> Result<Option<Box<dyn Decompressor>>> {
         Ok(match self {
             Codec::None => Some(Box::new(Stored)),
-            Codec::Brotli => Some(Box::new(brotli::Decoder::new())),
+            Codec::Brotli => Some(Box::new(brotli::Decoder::new()?)),
             Codec::Zstd => Some(Box::new(zstd::Decoder::new()?)),
             Codec::Snappy => None,
         })
@@ -223,13 +223,18 @@ pub struct Compression {
 impl Compression {
     /// Appends `input`, compressed, to `out`.
     pub fn compress(&self, input: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.compress_hinted(input, input.len(), out)
+    }
+
+    /// Like [`compress`](Self::compress), for a codec that is told to expect `size_hint` bytes. Only brotli uses it.
+    pub fn compress_hinted(&self, input: &[u8], size_hint: usize, out: &mut Vec<u8>) -> Result<()> {
         match self.codec {
             Codec::None => {
                 bytes::reserve_more("chunk", out, input.len())?;
                 out.extend_from_slice(input);
                 Ok(())
             }
-            Codec::Brotli => brotli::compress(input, self.level, self.window_log, out),
+            Codec::Brotli => brotli::compress(input, self.level, self.window_log, size_hint, out),
             Codec::Zstd => zstd::compress(input, self.level, self.window_log, out),
             Codec::Snappy => snappy::compress(input, out),
         }

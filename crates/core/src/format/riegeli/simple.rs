@@ -237,12 +237,39 @@ fn ends(sizes: &[u8], header: &Header, at: u64, held: &mut Held<'_>, cx: &Cx<'_>
     Ok(ends)
 }
 
+/// The original passes short pieces to the compressor through a buffer of this size.
+const BUFFER: usize = 4096;
+
 /// Appends `bytes` as a blob. A compressed blob begins with the decompressed size.
 pub fn pack(compression: &Compression, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    pack_pieces(compression, bytes, bytes.len(), out)
+}
+
+/// How many bytes of a run the original's brotli encoder knows of when it chooses its tables: it was passed one record
+/// after the other, and chooses when its first block is full.
+fn seen_at_first(compression: &Compression, sizes: impl Iterator<Item = usize>) -> usize {
+    let block = match compression.level {
+        ..4 => 1 << 14,
+        4..9 => 1 << 16,
+        _ => 1 << compression.window_log.clamp(16, 18),
+    };
+    let mut seen = 0;
+    for size in sizes {
+        seen += size;
+        if seen >= block {
+            break;
+        }
+    }
+    seen
+}
+
+/// Like [`pack`], for bytes that the original passes to the compressor in pieces. Its brotli encoder takes what it has
+/// seen at first for the size of everything. Doing the same makes the compressed bytes identical.
+fn pack_pieces(compression: &Compression, bytes: &[u8], first: usize, out: &mut Vec<u8>) -> Result<()> {
     if compression.codec != Codec::None {
         put_varint(out, bytes.len() as u64);
     }
-    compression.compress(bytes, out)
+    compression.compress_hinted(bytes, first.max(BUFFER).min(bytes.len()), out)
 }
 
 /// Buffers that are reused from chunk to chunk.
@@ -264,7 +291,10 @@ pub fn encode_run(
     scratch.sizes.clear();
     run.sizes().for_each(|size| put_varint(&mut scratch.sizes, size as u64));
     put_sizes(&scratch.sizes, compression, &mut scratch.blob, head)?;
-    if compression.codec == Codec::None { Ok(()) } else { pack(compression, run.bytes, body) }
+    if compression.codec == Codec::None {
+        return Ok(());
+    }
+    pack_pieces(compression, run.bytes, seen_at_first(compression, run.sizes()), body)
 }
 
 /// Appends everything before the values.
@@ -275,7 +305,7 @@ pub fn put_sizes(
     head: &mut Vec<u8>,
 ) -> Result<()> {
     blob.clear();
-    pack(compression, sizes, blob)?;
+    pack_pieces(compression, sizes, BUFFER, blob)?;
     head.push(byte_of(compression.codec));
     put_varint(head, blob.len() as u64);
     head.extend_from_slice(blob);
