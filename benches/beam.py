@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,11 @@ WAYS = [
 ]
 
 
-def main(run: Run) -> dict[str, Any]:
+def main(run: Run) -> dict[str, Any] | None:
     """Prints a table: seconds, MB of records a second, and how many times faster than the original."""
+    if find_spec("apache_beam") is None:
+        print("Apache Beam is missing: pip install -r requirements/frameworks.txt\n")
+        return None
     with tempfile.TemporaryDirectory(dir=run.folder) as folder:
         return report(Path(folder), 100_000_000 if run.quick else 1_000_000_000, os.cpu_count() or 1)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import anyrecord
 from anyrecord import Records, _core
 
+from benches.outcomes import Outcome
 from benches.results import Run
 from benches.tables import number, show
 from benches.timing import BATCH, each, in_batches, timed
@@ -96,3 +97,10 @@ def ways(length: int) -> dict[str, Callable[[Records], None]]:
         f"batches of {BATCH}": lambda opened: each(opened.__getitem__, batches),
         "in order": lambda opened: each(lambda _: None, list(opened)),
     }
+
+
+def outcomes(found: dict[str, Any]) -> Iterator[Outcome]:
+    for size, rows in found.items():
+        for name, row in rows.items():
+            if "in order" not in name:
+                yield Outcome(f"{size}, {name}: of the speed of local files", share(**row), GOAL, unit="%")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 from benches.results import Results
 from benches.tables import markdown, number
 
@@ -82,19 +79,3 @@ def cold(results: Results) -> str:
     ways = ("one at a time", "one at a time, 16 threads", "batches of 256", 'batches of 256, io="direct"')
     rows = [(way, [number(found[kind][way]["microseconds"]) for kind in (".ffr", ".array_record")]) for way in ways]
     return markdown(["FFRecord, µs a record", "ArrayRecord, µs a record"], rows)
-
-
-TABLES: dict[str, Callable[[Results], str]] = {
-    "codecs": codecs,
-    "groups": groups,
-    "formats": formats,
-    "warm": warm,
-    "blocks": blocks,
-    "cold": cold,
-}
-PLACE = re.compile(r"(<!-- figures: (?P<name>\w+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
-
-
-def filled(page: str, results: Results) -> str:
-    """The page, with the tables at their places."""
-    return PLACE.sub(lambda found: f"{found[1]}\n{TABLES[found['name']](results)}\n\n{found[3]}", page)

@@ -14,7 +14,7 @@ from benches.store import Store
 from benches.stores import present, table
 from benches.tables import show
 from benches.timing import measure
-from benches.workloads import WORKLOADS
+from benches.workloads import THREE
 
 CODECS: dict[str, tuple[dict[str, Any], str]] = {
     "none": ({"codec": "none"}, "uncompressed"),
@@ -34,7 +34,7 @@ def main(run: Run) -> dict[str, Any]:
     print("writing in MB/s, reading in microseconds a record; both read the file that the original wrote")
     print(f"slow codecs compress fewer records: {', '.join(f'{name} one in {part}' for name, part in SLOW.items())}\n")
     found: dict[str, Any] = {}
-    for workload in WORKLOADS[1:]:
+    for workload in THREE[1:]:
         if run.only not in workload.name:
             continue
         records = workload.make(40 if run.quick else 4)

@@ -13,7 +13,7 @@ from benches import machine
 from benches.results import Run
 from benches.tables import number, show
 from benches.timing import each, enough, in_batches, random_picks, timed
-from benches.workloads import WORKLOADS
+from benches.workloads import named
 
 THREADS = (1, 2, 4, 8, 16)
 
@@ -22,7 +22,7 @@ def main(run: Run) -> dict[str, Any]:
     """Prints microseconds a record by the number of threads. Returns them by who starts the threads."""
     path = run.folder / "cores.array_record"
     with anyrecord.create(path, codec="zstd", level=3, group_size=1, durable=False) as out:
-        out.write_many(WORKLOADS[1].make(10 if run.quick else 1))
+        out.write_many(named("4 KB").make(10 if run.quick else 1))
     with anyrecord.open(path) as records:
         batches = enough(records.__getitem__, in_batches(random_picks(len(records))), 0.5)
     found: dict[str, dict[str, float]] = {}

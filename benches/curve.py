@@ -47,11 +47,11 @@ def main(run: Run) -> dict[str, Any]:
 def measure(run: Run, length: int) -> dict[str, dict[str, float]]:
     """Microseconds a record by way and store."""
     path, raw = numbered.array_record(run, length), numbered.raw(run, length)
-    loop = MmapSlice("mmap slice", raw.name)
-    loop.ends = array.array("Q", range(0, (length + 1) * numbered.RECORD_BYTES, numbered.RECORD_BYTES))
+    ends = array.array("Q", range(0, (length + 1) * numbered.RECORD_BYTES, numbered.RECORD_BYTES))
+    raw.with_suffix(".ends").write_bytes(ends)
     stores: list[Store] = [
         Anyrecord("anyrecord", path.name),
-        loop,
+        MmapSlice("mmap slice", raw.name),
         ArrayRecord("array_record", path.name, ""),
         ArrayRecordSource("array_record data source", path.name),
     ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ import anyrecord
 
 from benches import machine
 from benches.goals import GPU_SHARE
+from benches.outcomes import Outcome
 from benches.results import Run
 from benches.tables import number, show
 
@@ -209,3 +211,10 @@ def report(name: str, found: dict[str, Any]) -> None:
         verdict = "reached" if share >= least else "missed,"
         print(f"  {format}: goal {least:.0%} of the copy: {verdict} {share:.0%}")
     print(flush=True)
+
+
+def outcomes(found: dict[str, Any]) -> Iterator[Outcome]:
+    for size, of_size in found["sizes"].items():
+        for format, settings in of_size["formats"].items():
+            share = settings[DEFAULT]["steady"] / of_size["bare"]
+            yield Outcome(f"{size}, {format}: of a plain copy", share, GPU_SHARE[size], unit="%")

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from typing import Any
 import anyrecord
 
 from benches import baseline, numbered
+from benches.outcomes import Outcome
 from benches.results import Run
-from benches.workloads import WORKLOADS, Workload
+from benches.workloads import THREE, Workload
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "target" / "release" / "examples" / "hot_paths"
@@ -28,7 +29,7 @@ FLAT = 0.05
 """How much a curve may rise and still count as flat."""
 READS = ("single", "batch", "order")
 WAYS = (*READS, "write")
-SIZES = WORKLOADS[:2]
+SIZES = THREE[:2]
 WARM = COUNT = 1024
 """How many records are read or written before counting begins, and how many are counted."""
 DISTURBED = 3
@@ -157,3 +158,12 @@ def flat(found: dict[str, float], lengths: list[int]) -> None:
         print(f"{way}, {lengths[0]:,} to {lengths[-1]:,} records: {shown} instructions a record")
         print(f"  goal: the same within {FLAT:.0%}: {verdict} {rise:.1%}")
     print()
+
+
+def outcomes(found: dict[str, float]) -> Iterator[Outcome]:
+    for way in READS[:2]:
+        curve = [figure for name, figure in found.items() if name.startswith(f"curve, {way}, ")]
+        if curve:
+            rise = max(curve) / min(curve) - 1
+            what = f"{way}: instructions more a record in a longer file"
+            yield Outcome(what, rise, FLAT, is_most=True, unit="%")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from benches.cold import disk_bytes, make_cold
 from benches.goals import times
 from benches.libraries.job import Job
 from benches.libraries.processes import ask, python_with
+from benches.outcomes import Outcome
 from benches.results import Run
 from benches.tables import number, show
 
@@ -316,3 +317,13 @@ def cells_of(found: dict[str, Any]) -> dict[str, Any]:
         for title, what in FIGURES.items():
             cells[f"{heat} {title}"] = lambda row, heat=heat, what=what: row[heat][what]
     return {**cells, "memory": lambda row: row["peak"]}
+
+
+def outcomes(found: dict[str, Any]) -> Iterator[Outcome]:
+    """Ours should be first in every cell."""
+    for kind, of_kind in found.items():
+        peers = [row for row in of_kind["rows"].values() if row["is_peer"]]
+        for name, row in of_kind["rows"].items() if peers else ():
+            for cell, pick in cells_of(of_kind).items() if row["is_ours"] else ():
+                ratio = min(map(pick, peers)) / pick(row)
+                yield Outcome(f"{kind}, {name}, {cell}, against the best of the others", ratio, 1.0)

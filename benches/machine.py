@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +24,17 @@ def describe(folder: Path) -> dict[str, str]:
         "python": platform.python_version(),
         "packages": ", ".join(f"{name} {version}" for name in PACKAGES if (version := installed(name))),
     }
+
+
+def file_name(described: dict[str, str]) -> str:
+    """A short name for the results of a machine: a word of its processor, and its cores.
+
+    >>> file_name({"cpu": "AMD EPYC", "cores": "2"}), file_name({"cpu": "Intel(R) Xeon(R) Processor", "cores": "16"})
+    ('epyc-2', 'xeon-16')
+    """
+    words = re.findall(r"[a-z]{3,}", described["cpu"].lower())
+    telling = [word for word in words if word not in ("amd", "intel", "gen", "processor", "cpu")]
+    return f"{(telling or ['machine'])[0]}-{described['cores']}"
 
 
 def cores() -> int:

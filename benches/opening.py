@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import anyrecord
 from benches import larger, numbered
 from benches.children import ask
 from benches.goals import verdict
+from benches.outcomes import Outcome
 from benches.results import Run
 from benches.tables import number, show
 
 GOAL = 3.0
 """How many times faster, and how many times smaller, than the original."""
+MEANING = {"seconds": "faster", "stays": "smaller", "peak": "smaller at the peak"}
 SHARDS = (64, 1000)
 RECORDS_IN_A_SHARD = 1000
 
@@ -97,7 +100,7 @@ def one_file(run: Run) -> dict[str, Any]:
     show(title, ["seconds", "MB more", "MB more at the peak"], rows)
     ours = found["anyrecord"]
     theirs = {what: min(found[name][what] for name in ways if name.startswith("array_record")) for what in ours}
-    for what, adjective in {"seconds": "faster", "stays": "smaller", "peak": "smaller at the peak"}.items():
+    for what, adjective in MEANING.items():
         print(f"  times {adjective} than the better reader of the original: {verdict(theirs[what] / ours[what], GOAL)}")
     print()
     return found
@@ -130,3 +133,13 @@ def shards(run: Run, count: int) -> list[Path]:
             with anyrecord.create(path, codec="none", group_size=1, durable=False) as out:
                 out.write_many(numbered.records(RECORDS_IN_A_SHARD))
     return paths
+
+
+def outcomes(found: dict[str, Any]) -> Iterator[Outcome]:
+    rows = found["one file"]
+    others = [row for name, row in rows.items() if name.startswith("array_record")]
+    for what in ("seconds", "stays", "peak") if others else ():
+        least = min(row[what] for row in others)
+        yield Outcome(
+            f"one file, {MEANING[what]} than the better reader of the original", least / rows["anyrecord"][what], GOAL
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyrecord
 
@@ -18,7 +18,13 @@ class Anyrecord(Store):
     package = "anyrecord"
 
     def __init__(
-        self, name: str, file: str, *, reads: str | None = None, checksums: bool = True, **options: Any
+        self,
+        name: str,
+        file: str,
+        *,
+        reads: str | None = None,
+        checksums: bool | Literal["once"] = True,
+        **options: Any,
     ) -> None:
         super().__init__(name, file)
         self.reads = reads
@@ -26,8 +32,8 @@ class Anyrecord(Store):
         self.options = options
 
     def writes(self) -> dict[str, Callable[[list[bytes]], object]]:
-        if not self.checksums:
-            return {}  # it reads the file of the store that checks
+        if self.checksums is not True:
+            return {}  # it reads the file of the store that checks every read
         return {"write": self.write, "write_many": self.write_many, "durable": partial(self.write, durable=True)}
 
     def _create(self, records: list[bytes], durable: bool) -> anyrecord.Writer:
@@ -70,8 +76,10 @@ def ours() -> list[Store]:
     return [
         Anyrecord("anyrecord ffrecord", "ours.ffr"),
         Anyrecord("anyrecord ffrecord unchecked", "ours.ffr", checksums=False),
+        Anyrecord("anyrecord ffrecord once", "ours.ffr", checksums="once"),
         Anyrecord("anyrecord array g1 none", "none.array_record", reads="original none", group_size=1, codec="none"),
         Anyrecord("anyrecord array g1 none unchecked", "none.array_record", reads="original none", checksums=False),
+        Anyrecord("anyrecord array g1 none once", "none.array_record", reads="original none", checksums="once"),
         Anyrecord(
             "anyrecord array g1 zstd", "zstd.array_record", reads="original zstd", group_size=1, codec="zstd", level=3
         ),

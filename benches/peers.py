@@ -6,13 +6,17 @@ import array
 import mmap
 import struct
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from benches.store import Store
 
 
 class MmapSlice(Store):
-    """A plain Python loop that slices a memory map, with the offsets in an array. It has no checksums."""
+    """A plain Python loop that slices a memory map, with the offsets in an array. It has no checksums.
+
+    The offsets are in a second file, for other processes.
+    """
 
     package = "mmap"
 
@@ -20,13 +24,15 @@ class MmapSlice(Store):
         with open(self.path, "wb") as out:
             for record in records:
                 out.write(record)
-        self.ends = array.array("Q", [0])
+        ends = array.array("Q", [0])
         for record in records:
-            self.ends.append(self.ends[-1] + len(record))
+            ends.append(ends[-1] + len(record))
+        self.path.with_suffix(".ends").write_bytes(ends)
 
     def open(self) -> None:
         with open(self.path, "rb") as file:
             self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.ends = array.array("Q", self.path.with_suffix(".ends").read_bytes())
 
     def one(self, index: int) -> bytes:
         return self.map[self.ends[index] : self.ends[index + 1]]
@@ -56,6 +62,7 @@ class ArrayRecord(Store):
     """
 
     package = "array_record"
+    modules = ("array_record.python.array_record_module",)
 
     def __init__(self, name: str, file: str, options: str) -> None:
         super().__init__(name, file)
@@ -70,10 +77,19 @@ class ArrayRecord(Store):
         writer.close()
 
     def open(self) -> None:
+        """Does nothing: a reader is opened when it is used, because one way of reading needs only one of them."""
+
+    @cached_property
+    def plain(self) -> Any:
         from array_record.python.array_record_module import ArrayRecordReader
 
-        self.plain = ArrayRecordReader(str(self.path), "readahead_buffer_size:0,max_parallelism:0")
-        self.threaded = ArrayRecordReader(str(self.path))
+        return ArrayRecordReader(str(self.path), "readahead_buffer_size:0,max_parallelism:0")
+
+    @cached_property
+    def threaded(self) -> Any:
+        from array_record.python.array_record_module import ArrayRecordReader
+
+        return ArrayRecordReader(str(self.path))
 
     def one(self, index: int) -> bytes:
         self.plain.seek(index)
@@ -92,8 +108,9 @@ class ArrayRecord(Store):
         return self.threaded.read_all()
 
     def close(self) -> None:
-        self.plain.close()
-        self.threaded.close()
+        for reader in ("plain", "threaded"):
+            if reader in self.__dict__:
+                self.__dict__.pop(reader).close()
 
 
 class ArrayRecordSource(Store):
@@ -101,6 +118,7 @@ class ArrayRecordSource(Store):
 
     ways = ("single", "batch")
     package = "array_record"
+    modules = ("array_record.python.array_record_data_source",)
 
     def open(self) -> None:
         from array_record.python.array_record_data_source import ArrayRecordDataSource
@@ -121,6 +139,7 @@ class Bagz(Store):
     """bagz. The suffix of the file decides whether it compresses. It has no checksums."""
 
     package = "bagz"
+    modules = ("bagz",)
 
     def write(self, records: list[bytes]) -> None:
         import bagz
@@ -152,9 +171,17 @@ class Bagz(Store):
 
 
 class Lmdb(Store):
-    """LMDB with the record numbers as keys, and one transaction for all records. It has no checksums."""
+    """LMDB with the record numbers as keys, and one transaction for all records. It has no checksums.
+
+    `readahead`: whether the system may read more than was asked for.
+    """
 
     package = "lmdb"
+    modules = ("lmdb",)
+
+    def __init__(self, name: str, file: str, *, readahead: bool = False) -> None:
+        super().__init__(name, file)
+        self.readahead = readahead
 
     def write(self, records: list[bytes]) -> None:
         import lmdb
@@ -171,7 +198,7 @@ class Lmdb(Store):
     def open(self) -> None:
         import lmdb
 
-        self.environment: Any = lmdb.open(str(self.path), readonly=True, lock=False, readahead=False)
+        self.environment: Any = lmdb.open(str(self.path), readonly=True, lock=False, readahead=self.readahead)
         self.transaction = self.environment.begin()
 
     def one(self, index: int) -> object:
@@ -198,6 +225,7 @@ class TfRecord(Store):
 
     ways = ("write", "in order")
     package = "tfrecord"
+    modules = ("tfrecord.writer", "tfrecord.reader")
 
     def write(self, records: list[bytes]) -> None:
         from tfrecord.writer import TFRecordWriter

@@ -1,7 +1,6 @@
 """Makes the pictures and tables of the documentation from saved results.
 
-python -m benches.plot benches/results/NAME.json              # writes docs/images/*.svg, and figures to docs/
-python -m benches.plot benches/results/NAME.json --markdown   # prints the table of the README
+python -m benches.plot benches/results/NAME.json              # writes README.md, docs/ and docs/images/*.svg
 python -m benches.plot benches/results/NAME.json --pictures FOLDER    # writes only the pictures, such as those of a GPU
 """
 
@@ -12,13 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benches.choices import filled
-from benches.report import figures, short_summary
 from benches.results import LATEST, Results, load
-
-DOCS = Path(__file__).parents[1] / "docs"
-FIGURES = "## Figures\n"
-"""Everything after this heading in docs/speed.md is generated."""
 
 OURS, OTHERS = "#c2410c", ("#1d4ed8", "#0f766e", "#7c3aed", "#64748b", "#a16207")
 MARKS = {"single": "o", "batch": "s", "in order": "^"}
@@ -38,28 +31,16 @@ def main() -> None:
         prog="python -m benches.plot", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("results", nargs="?", type=Path, default=LATEST)
-    parser.add_argument("--markdown", action="store_true", help="print the table of the README and draw nothing")
     parser.add_argument("--pictures", type=Path, help="a folder: write only the pictures, there")
-    parser.add_argument("--docs", type=Path, default=DOCS, help="the folder of documentation that is written to")
     arguments = parser.parse_args()
-    results = load(arguments.results)
-    if arguments.markdown:
-        print(short_summary(results))
-        return
     if arguments.pictures:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
-        print(f"wrote {', '.join(str(path) for path in draw(results, arguments.pictures))}")
-        return
-    images = arguments.docs / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    drawn = list(draw(results, images))
-    page = arguments.docs / "speed.md"
-    before = page.read_text().partition(FIGURES)[0] if page.exists() else ""
-    page.write_text(before + FIGURES + "\n" + figures(results, drawn))
-    choices = arguments.docs / "codecs.md"
-    if choices.exists():
-        choices.write_text(filled(choices.read_text(), results))
-    print(f"wrote {page} and {', '.join(path.name for path in drawn)} in {images}")
+        drawn = draw(load(arguments.results), arguments.pictures)
+        print(f"wrote {', '.join(str(path) for path in drawn)}")
+    else:
+        from benches import pages
+
+        pages.write(arguments.results)
 
 
 def draw(results: Results, images: Path) -> Iterable[Path]:
@@ -72,8 +53,8 @@ def draw(results: Results, images: Path) -> Iterable[Path]:
             yield path
 
 
-def canvas(columns: int, width: float, height: float) -> tuple[Any, Sequence[Any]]:
-    """A figure with panels in a row. It needs no screen, and gives the same bytes every time."""
+def canvas(columns: int, width: float, height: float, rows: int = 1) -> tuple[Any, Sequence[Any]]:
+    """A figure with panels in rows. It needs no screen, and gives the same bytes every time."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -83,8 +64,8 @@ def canvas(columns: int, width: float, height: float) -> tuple[Any, Sequence[Any
     matplotlib.rcParams["axes.spines.right"] = False
     from matplotlib import pyplot
 
-    figure, panels = pyplot.subplots(1, columns, figsize=(width, height), squeeze=False)
-    return figure, panels[0]
+    figure, panels = pyplot.subplots(rows, columns, figsize=(width, height), squeeze=False)
+    return figure, panels.ravel()
 
 
 def save(figure: Any, path: Path) -> None:
@@ -98,13 +79,17 @@ def save(figure: Any, path: Path) -> None:
 def stores(found: Any, path: Path) -> None:
     """Microseconds a record: a panel for each size, a line for each store, a mark for each way."""
     sizes = found["figures"]
-    figure, panels = canvas(len(sizes), 11, 3.6)
-    for panel, (size, rows) in zip(panels, sizes.items(), strict=True):
+    columns = min(len(sizes), 3)
+    lines = -(-len(sizes) // columns)
+    figure, panels = canvas(columns, 11, 3.6 * lines, lines)
+    for empty in panels[len(sizes) :]:
+        empty.set_axis_off()
+    for number, (panel, (size, rows)) in enumerate(zip(panels, sizes.items(), strict=False)):
         names = [name for name in reversed(SHOWN) if name in rows]
         for (way, marker), color in zip(MARKS.items(), (OURS, *OTHERS), strict=False):
             shown = [(rows[name][way], i) for i, name in enumerate(names) if way in rows[name]]
             panel.plot(*zip(*shown, strict=True), marker, color=color, label=way, markersize=6)
-        panel.set_yticks(range(len(names)), names if panel is panels[0] else [""] * len(names))
+        panel.set_yticks(range(len(names)), [""] * len(names) if number % columns else names)
         panel.set_xscale("log")
         plain_numbers(panel.xaxis)
         panel.grid(axis="y", color="#e2e8f0")

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from benches.libraries import link
 from benches.libraries.job import Job
 from benches.libraries.ours import shuffle_options
 from benches.libraries.processes import ask, python_with
+from benches.outcomes import Outcome
 from benches.results import Run
 from benches.tables import number, show
 
@@ -242,3 +244,14 @@ def cells(row: dict[str, Any], gigabytes: float, ratio: float | None) -> list[st
         f"{row['near']:.1%}" if "near" in row else "-",
         f"{times(ratio)} as fast" if ratio else "-",
     ]
+
+
+def outcomes(found: dict[str, Any]) -> Iterator[Outcome]:
+    for size, of_size in found.items():
+        least = slowest_of_ours(of_size["rows"])
+        for name, row in of_size["rows"].items():
+            if name.startswith("anyrecord"):
+                yield Outcome(f"{size}, {name}: of the link", row["share"], LINK_SHARE, unit="%")
+                yield Outcome(f"{size}, {name}: bytes over the link", row["bytes"], LINK_BYTES, is_most=True)
+            else:
+                yield Outcome(f"{size}: our slowest row, against {name}", least / row["rate"], 1.0)

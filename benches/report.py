@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benches import loaders
+from benches import cache, first_epoch, fresh, loaders, upload
 from benches.goals import times
+from benches.outcomes import outcomes
 from benches.ratios import FASTEST, ratios
 from benches.remote import COLUMNS
 from benches.remote import table as table_of_loaders
@@ -35,6 +36,7 @@ IN_README = [
     ("FFRecord", "anyrecord ffrecord", FASTEST, "the faster of bagz and LMDB"),
 ]
 """The rows of the README: a few, and one in which anyrecord is slower."""
+SIZES_OF_README = ("120 B", "4 KB", "100 KB")
 
 WAYS = {"single": "one at a time", "batch": "batches of 256", "in order": "in order", "write": "writing"}
 TITLES = {
@@ -50,52 +52,55 @@ NO_RANDOM_ACCESS = {("recordio Go none", "single")}
 """Ways that the other library does not support. It would read the whole file, so a ratio would be meaningless."""
 
 
-def summary(results: Results) -> str:
-    """How many times faster anyrecord is: a row for each other library, and a cell with all sizes for each way."""
-    return compared(results, SUMMARY, WAYS)
+def summary(results: Results) -> Iterator[str]:
+    """How many times faster anyrecord is: a table for each way, with a row for each other library."""
+    sizes: dict[str, Any] = results.found("stores")["figures"]
+    for way, title in WAYS.items():
+        rows = []
+        for what, ours, against, named in SUMMARY:
+            found = [ratios(figures_of, ours, against, size).get(way) for size, figures_of in sizes.items()]
+            if any(found) and (against, way) not in NO_RANDOM_ACCESS:
+                rows.append((f"{what}, against {named}", [times(ratio) if ratio else "-" for ratio in found]))
+        if rows:
+            yield f"{title[0].upper()}{title[1:]}, times faster:"
+            yield markdown(list(sizes), rows)
 
 
 def short_summary(results: Results) -> str:
-    """The table of the README. It uses default options, so writing waits for the disk."""
+    """The table of the README: a cell has three sizes. It uses default options, so writing waits for the disk."""
     ways = {way: name for way, name in WAYS.items() if way != "write"} | {"durable": "writing"}
-    return compared(results, IN_README, ways)
-
-
-def compared(results: Results, stores: list[tuple[str, str, str, str]], ways: dict[str, str]) -> str:
     sizes: dict[str, Any] = results.found("stores")["figures"]
     rows = []
-    for what, ours, against, named in stores:
-        found = [ratios(rows_of, ours, against, size) for size, rows_of in sizes.items()]
-        if not any(row.keys() & ways.keys() for row in found):
-            continue
-        cells = [
-            "no random access"
-            if (against, way) in NO_RANDOM_ACCESS
-            else ", ".join(times(row[way]) for row in found if way in row)
-            for way in ways
-        ]
+    for what, ours, against, named in IN_README:
+        found = [ratios(sizes[size], ours, against, size) for size in SIZES_OF_README if size in sizes]
+        cells = [", ".join(times(row[way]) for row in found if way in row) for way in ways]
         rows.append((f"{what}, against {named}", cells))
-    return f"Times faster at {', '.join(sizes)}:\n\n" + markdown(list(ways.values()), rows)
+    return markdown(list(ways.values()), rows)
 
 
-def figures(results: Results, pictures: Sequence[Path]) -> str:
-    """All results, with a description of the machine."""
-    return "\n\n".join(paragraphs(results, {path.stem: path for path in pictures})) + "\n"
+def figures(results: Results, pictures: Sequence[Path], source: str) -> str:
+    """All results, with a description of the machine. `source`: the file that they are in."""
+    return "\n\n".join(paragraphs(results, {path.stem: path for path in pictures}, source)) + "\n"
 
 
-def paragraphs(results: Results, pictures: dict[str, Path]) -> Iterator[str]:
-    machine = results.machine
+def paragraphs(results: Results, pictures: dict[str, Path], source: str) -> Iterator[str]:
+    machine = results.described("stores")
     yield (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory']} of memory, {machine['system']}, files on "
         f"{machine['filesystem']}, Python {machine['python']}; {machine['packages']}. Made by "
-        "`python -m benches.plot` from saved results."
+        f"`python -m benches.plot` from `{source}`."
     )
+    yield from goals(results)
     for name, path in pictures.items():
         yield f"![{TITLES[name]}](images/{path.name})"
     if results.found("stores"):
         yield "### Times faster"
-        yield summary(results)
+        yield from summary(results)
         yield from tables_of_stores(results)
+    if results.found("fresh"):
+        yield from tables_of_fresh(results)
+    if results.found("first_epoch"):
+        yield from tables_of_first_epoch(results)
     if results.found("curve"):
         yield from tables_of_lengths(results)
     if results.found("codecs"):
@@ -105,8 +110,6 @@ def paragraphs(results: Results, pictures: dict[str, Path]) -> Iterator[str]:
             yield table(rows)
     if results.found("opening"):
         yield from tables_of_opening(results)
-    if results.found("remote"):
-        yield from tables_of_remote(results)
     if results.found("loaders"):
         yield from tables_of_loaders(results)
 
@@ -145,12 +148,77 @@ def tables_of_opening(results: Results) -> Iterator[str]:
         yield markdown([f"{int(count):,} shards, seconds", "with one read of each"], rows)
 
 
-def tables_of_remote(results: Results) -> Iterator[str]:
-    yield "### A shuffled epoch from an object store"
+def goals(results: Results) -> Iterator[str]:
+    """How many goals are reached, and a list of those that are not."""
+    found = outcomes(results)
+    if not found:
+        return
+    yield "### Goals"
+    rows = []
+    for name, of_one in found.items():
+        reached = sum(outcome.is_reached for outcome in of_one)
+        rows.append((f"`{name}`", [str(reached), str(len(of_one) - reached)]))
+    yield markdown(["reached", "missed"], rows)
+    missed = [
+        f"- `{name}`: {outcome.line()}"
+        for name, of_one in found.items()
+        for outcome in of_one
+        if not outcome.is_reached
+    ]
+    if missed:
+        yield "Missed:"
+        yield "\n".join(missed)
+
+
+def tables_of_fresh(results: Results) -> Iterator[str]:
+    found = results.found("fresh")
+    yield "### Every record once in a new process"
+    yield "Microseconds a record, page cache warm, with opening the file."
+    for way in fresh.WAYS:
+        sizes = [size for size, rows in found["figures"].items() if any(way in row for row in rows.values())]
+        names = dict.fromkeys(name for size in sizes for name in found["figures"][size])
+        yield f"{WAYS[way][0].upper()}{WAYS[way][1:]}:"
+        yield markdown(
+            sizes,
+            [(name, [number(found["figures"][size].get(name, {}).get(way)) for size in sizes]) for name in names],
+        )
+
+
+def tables_of_first_epoch(results: Results) -> Iterator[str]:
+    yield "### A cold first epoch"
+    for size, found in results.found("first_epoch").items():
+        yield f"{found['records']:,} records of {size}."
+        yield markdown(first_epoch.columns(), first_epoch.table(found))
+
+
+def remote_summary(results: Results) -> str:
+    parts = []
     for size, found in results.found("remote").items():
         versions = ", ".join(dict.fromkeys(row["version"] for row in found["rows"].values()))
-        yield f"{found['records']:,} records of {size}; {versions}."
-        yield markdown(COLUMNS, table_of_loaders(found))
+        parts += [f"{found['records']:,} records of {size}; {versions}:", markdown(COLUMNS, table_of_loaders(found))]
+    return "\n\n".join(parts)
+
+
+def cache_summary(results: Results) -> str:
+    """How much of the speed of local files the cache has, by kind of file and way."""
+    found = results.found("cache")
+    names = dict.fromkeys(name for rows in found.values() for name in rows)
+    shares = {size: {name: f"{cache.share(**row):.0%}" for name, row in rows.items()} for size, rows in found.items()}
+    return markdown(list(found), [(name, [rows.get(name, "-") for rows in shares.values()]) for name in names])
+
+
+def upload_summary(results: Results) -> str:
+    """Seconds of each way, by case."""
+    found = results.found("upload")
+    ways = [way for way in dict.fromkeys(way for case in found.values() for way in case["rows"]) if way != upload.LOCAL]
+    rows = []
+    for name, case in found.items():
+        ours = case["rows"][upload.OURS]
+        others = [row["seconds"] for way, row in case["rows"].items() if way not in (upload.OURS, upload.LOCAL)]
+        seconds = [number(case["rows"].get(way, {}).get("seconds")) for way in ways]
+        against = f"{min(others) / ours['seconds']:.2f}x" if others else "-"
+        rows.append((name, [*seconds, number(ours["MB/s"]), against]))
+    return markdown([*ways, "MB/s of anyrecord", "against the faster"], rows)
 
 
 def tables_of_loaders(results: Results) -> Iterator[str]:

@@ -21,7 +21,16 @@ class Results:
     sections: dict[str, Any] = field(default_factory=dict)
 
     def add(self, name: str, found: Any) -> None:
-        self.sections[name] = {"date": machine.today(), "found": found}
+        self.sections[name] = {"date": machine.today(), "found": found, **self._changing()}
+
+    def _changing(self) -> dict[str, str]:
+        """What may differ between two runs on the same machine. So each section keeps its own."""
+        return {what: self.machine[what] for what in ("system", "packages") if what in self.machine}
+
+    def described(self, name: str) -> dict[str, str]:
+        """The machine, as it was when a benchmark ran."""
+        section = self.sections.get(name, {})
+        return {what: section.get(what, value) for what, value in self.machine.items()}
 
     def found(self, name: str) -> Any:
         """The results of a benchmark, or None."""
@@ -35,7 +44,9 @@ class Results:
 
 def load(path: Path) -> Results:
     stored = json.loads(path.read_text())
-    return Results(stored["machine"], stored["sections"])
+    results = Results(stored["machine"], {})
+    results.sections = {name: {**results._changing(), **section} for name, section in stored["sections"].items()}
+    return results
 
 
 def continued(path: Path, folder: Path) -> Results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -21,6 +22,8 @@ class Store:
     ways: ClassVar[tuple[str, ...]] = ("write", *READS)
     package: ClassVar[str]
     """The package that must be installed."""
+    modules: ClassVar[tuple[str, ...]] = ()
+    """What `open` and the ways of reading import."""
 
     def __init__(self, name: str, file: str) -> None:
         self.name = name
@@ -33,6 +36,11 @@ class Store:
     def is_here(self) -> bool:
         """Whether its package is installed."""
         return importlib.util.find_spec(self.package) is not None
+
+    def load(self) -> None:
+        """Imports what it needs, so that a measurement in a new process has no imports in it."""
+        for module in self.modules:
+            importlib.import_module(module)
 
     def writes(self) -> dict[str, Callable[[list[bytes]], object]]:
         """Its ways of writing, by name. Empty for a store that reads the file of another store."""

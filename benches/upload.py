@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from benches.far_store import near_store, server_program
 from benches.goals import times, verdict
 from benches.libraries import ours
 from benches.libraries.job import ACCESS_KEY, BUCKET, REGION, SECRET_KEY
+from benches.outcomes import Outcome
 from benches.results import Run
 from benches.tables import number, show
 
@@ -212,3 +214,11 @@ def report(case: Case, found: dict[str, Any]) -> None:
     if others:
         print(f"  against the faster of the others: {verdict(min(others) / mine, GOAL)}")
     print(f"  load of the machine before and after: {found['load'][0]:.1f}, {found['load'][1]:.1f}\n", flush=True)
+
+
+def outcomes(found: dict[str, Any]) -> Iterator[Outcome]:
+    for name, of_case in found.items():
+        others = [row["seconds"] for way, row in of_case["rows"].items() if way not in (OURS, LOCAL)]
+        if others:
+            ratio = min(others) / of_case["rows"][OURS]["seconds"]
+            yield Outcome(f"{name}, against the faster of the others", ratio, GOAL)

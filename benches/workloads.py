@@ -1,4 +1,4 @@
-"""The records to measure with: three common sizes."""
+"""The records to measure with: six common sizes."""
 
 from __future__ import annotations
 
@@ -34,6 +34,23 @@ class Workload:
 
 WORKLOADS = [
     Workload("120 B", 200_000, 120, True),
+    Workload("700 B", 100_000, 700, True),
     Workload("4 KB", 40_000, 4_000, True),
+    Workload("20 KB", 6_000, 20_000, False),
     Workload("100 KB", 3_000, 100_000, False),
+    Workload("1 MB", 200, 1_000_000, False),
 ]
+"""Text up to 4 KB. Larger records are bytes that cannot be compressed, as pictures are."""
+
+
+def named(name: str) -> Workload:
+    """The workload of that name.
+
+    >>> named("4 KB").mean_bytes
+    4000
+    """
+    return next(workload for workload in WORKLOADS if workload.name == name)
+
+
+THREE = [named("120 B"), named("4 KB"), named("100 KB")]
+"""For benchmarks whose question does not need all sizes."""

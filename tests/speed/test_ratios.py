@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from benches import elsewhere, goals, ratios
-from benches.elsewhere import SIZES
+from benches.dropins import dropins
 from benches.ours import ours
 from benches.peers import peers
 from benches.ratios import COMPARISONS, FASTEST, Figures
 from benches.store import READS, WRITES
-from benches.stores import tally
+from benches.stores import outcomes
+from benches.workloads import WORKLOADS
 
-NAMES = {store.name for store in [*ours(), *peers()]}
+NAMES = {store.name for store in [*ours(), *peers(), *dropins()]}
 
 
 def test_faster_is_more_mb_a_second_and_fewer_microseconds() -> None:
@@ -43,12 +44,13 @@ def test_ratios_are_of_the_ways_that_both_have() -> None:
 
 
 def test_figures_from_elsewhere_are_scaled_by_the_loop_that_ran_in_both_places() -> None:
-    here = {way: 2 * elsewhere.THERE[way][1] for way in elsewhere.THERE}
+    here = {way: 2 * figure for way, figure in elsewhere.THERE["4 KB"].items()}
     assert elsewhere.scaled("ffrecord", "4 KB", here) == pytest.approx(
         {"single": 6.6, "batch": 5.8, "in order": 5.4, "write": 773}
     )
     assert elsewhere.scaled("ffrecord", "4 KB", {}) == {"write": 773}
     assert elsewhere.scaled("ffrecord", "5 KB", here) == {}
+    assert elsewhere.scaled("recordio Go none", "1 MB", here) == {}
 
 
 def test_every_name_in_a_comparison_or_a_goal_is_somebodys() -> None:
@@ -62,9 +64,16 @@ def test_every_name_in_a_comparison_or_a_goal_is_somebodys() -> None:
         assert set(ways) <= {*READS, *WRITES}
 
 
+def test_every_size_has_a_goal_and_figures_from_elsewhere() -> None:
+    sizes = [workload.name for workload in WORKLOADS]
+    assert list(goals.COLUMN) == sizes == list(elsewhere.THERE) == list(elsewhere.LIBRARIES["ffrecord"].figures)
+    for library in elsewhere.LIBRARIES.values():
+        assert set(library.figures) <= set(sizes)
+
+
 def test_a_goal_is_looked_up_by_size() -> None:
     pair = ("anyrecord array g256 zstd", "array_record g256 zstd")
-    assert [goals.goal(*pair, "batch", size) for size in SIZES] == [3, 1.2, None]
+    assert [goals.goal(*pair, "batch", workload.name) for workload in WORKLOADS] == [3, 1.2, 1.2, None, None, None]
     assert goals.goal(*pair, "all", "4 KB") is None
     assert goals.goal(*pair, "batch", "5 KB") is None
     assert goals.goal("anyrecord tfrecord", "tfrecord", "write", "4 KB") is None
@@ -74,8 +83,8 @@ def test_goals_that_are_reached_and_missed_are_counted() -> None:
     def figures(speed: float) -> Figures:
         return {"anyrecord array g1 none": {"single": speed}, "array_record g1 none": {"single": 6.0}}
 
-    assert tally({"120 B": figures(1.0)}) == (1, [])
-    assert tally({"120 B": figures(2.0)}) == (
-        0,
-        ["anyrecord array g1 none, against array_record g1 none, single, 120 B: 3.00x of 6.0x"],
-    )
+    what = "anyrecord array g1 none, against array_record g1 none, single, 120 B"
+    (reached,) = outcomes({"figures": {"120 B": figures(1.0)}})
+    assert (reached.is_reached, str(reached)) == (True, f"reached  {what}: 6.00x, goal at least 6.00x")
+    (missed,) = outcomes({"figures": {"120 B": figures(2.0)}})
+    assert (missed.is_reached, str(missed)) == (False, f"missed   {what}: 3.00x, goal at least 6.00x")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benches import machine, results
-from benches.report import figures, summary
+from benches.report import figures, short_summary, summary
 from benches.results import Results
 from benches.tables import lines, markdown
 
@@ -52,6 +52,12 @@ def test_a_later_run_is_added_and_another_machine_refused(found: Results, tmp_pa
     more.add("curve", {"record_bytes": 120})
     more.save(path)
     assert set(results.load(path).sections) == {"stores", "curve"}
+    other = {**more.machine, "packages": "fewer packages"}
+    added = Results(other, results.load(path).sections)
+    added.add("codecs", {})
+    added.save(path)
+    assert results.load(path).described("codecs")["packages"] == "fewer packages"
+    assert results.load(path).described("stores") == found.machine
     told = json.loads(path.read_text())
     told["machine"]["cpu"] = "another"
     path.write_text(json.dumps(told))
@@ -64,14 +70,18 @@ def test_noise_is_not_saved() -> None:
 
 
 def test_documentation_is_made_from_saved_results_alone(found: Results) -> None:
-    assert summary(found).splitlines() == [
-        "Times faster at 4 KB:",
-        "",
-        "|  | one at a time | batches of 256 | in order | writing |",
-        "|---|---:|---:|---:|---:|",
-        "| ArrayRecord, against `array_record` | 4.0x | 8.0x |  | 3.0x |",
+    assert list(summary(found)) == [
+        "One at a time, times faster:",
+        "|  | 4 KB |\n|---|---:|\n| ArrayRecord, against `array_record` | 4.0x |",
+        "Batches of 256, times faster:",
+        "|  | 4 KB |\n|---|---:|\n| ArrayRecord, against `array_record` | 8.0x |",
+        "Writing, times faster:",
+        "|  | 4 KB |\n|---|---:|\n| ArrayRecord, against `array_record` | 3.0x |",
     ]
-    page = figures(found, [Path("images/stores.svg")])
+    assert "| ArrayRecord, against `array_record` | 4.0x | 8.0x |  |  |" in short_summary(found)
+    page = figures(found, [Path("images/stores.svg")], "benches/results/a.json")
+    assert "from `benches/results/a.json`." in page
+    assert "| `stores` | 3 | 0 |" in page
     assert "![How long a read takes in each store](images/stores.svg)" in page
     assert "### 40,000 records of about 4 KB" in page
     assert "| array_record g1 none | 300 | - | - | 4.00 | 4.00 | - | - | 1.01 |" in page

@@ -6,12 +6,15 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyrecord
 import pytest
 
+from benches import curve
 from benches.device import aligned
 from benches.instructions import total
 from benches.ours import Anyrecord, ours
 from benches.peers import MmapSlice
+from benches.results import Run
 from benches.store import READS, WRITES
 from benches.timing import enough, measure
 from benches.workloads import WORKLOADS
@@ -32,9 +35,24 @@ def test_every_way_of_every_format_gets_a_figure(tmp_path: Path) -> None:
     figures = measure(stores, records, tmp_path, 1, 0.001)
     assert set(figures["mmap slice"]) == {"write", *READS, "size"}
     for store in ours():
-        written = set(WRITES) if isinstance(store, Anyrecord) and store.checksums else set()
+        written = set(WRITES) if isinstance(store, Anyrecord) and store.checksums is True else set()
         assert set(figures[store.name]) == {*written, *READS, "size"}
         assert all(figure > 0 for figure in figures[store.name].values())
+
+
+def test_the_curve_has_our_figures_and_those_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve, "present", lambda stores: stores[:2])
+    monkeypatch.setattr(curve, "SECONDS", 0.001)
+    found = curve.measure(Run(tmp_path, rounds=1), 300)
+    assert {way: set(row) for way, row in found.items()} == {way: {"anyrecord", "mmap slice"} for way in curve.WAYS}
+
+
+def test_once_is_an_option_of_its_own(tmp_path: Path) -> None:
+    # If any value that is true meant True, rows that say "once" would show figures of reads that are all checked.
+    with anyrecord.create(tmp_path / "a.ffr") as out:
+        out.write(b"a")
+    with pytest.raises((TypeError, ValueError)):
+        anyrecord.open(tmp_path / "a.ffr", checksums="nonsense")  # type: ignore[arg-type]
 
 
 def test_a_wrong_record_is_no_figure(tmp_path: Path) -> None:
