@@ -2,7 +2,7 @@
 //!
 //! The decoder's ring buffer grows with the content of the stream, and never beyond the window in its header.
 
-use super::{Codec, Decompressor, Progress, broken, wrong_size};
+use super::{Codec, Decompressor, Passed, Progress, broken, wrong_size};
 use crate::bytes;
 use crate::error::{Error, Kind, Result};
 use compu_brotli_sys as c;
@@ -41,14 +41,8 @@ pub fn decompress(input: &[u8], out: &mut [u8]) -> Result<()> {
     }
 }
 
-/// Appends `input` as one stream. `size_hint` is the size that the encoder chooses its search tables for.
-pub fn compress(
-    input: &[u8],
-    level: i32,
-    window_log: u32,
-    size_hint: usize,
-    out: &mut Vec<u8>,
-) -> Result<()> {
+/// Appends `input` as one stream.
+pub fn compress(input: &[u8], level: i32, window_log: u32, passed: Passed, out: &mut Vec<u8>) -> Result<()> {
     let no_memory = || bytes::no_memory("brotli data", input.len() as u64);
     let encoder = Encoder::new().ok_or_else(no_memory)?;
     let large_window = window_log > LARGEST_STANDARD_WINDOW_LOG;
@@ -56,7 +50,7 @@ pub fn compress(
     encoder.set(c::BrotliEncoderParameter_BROTLI_PARAM_LARGE_WINDOW, u32::from(large_window))?;
     encoder.set(c::BrotliEncoderParameter_BROTLI_PARAM_LGWIN, window_log)?;
     // 0 would stand for the size of the input.
-    let size_hint = size_hint.clamp(1, 1 << 30) as u32;
+    let size_hint = passed.first.clamp(1, 1 << 30) as u32;
     encoder.set(c::BrotliEncoderParameter_BROTLI_PARAM_SIZE_HINT, size_hint)?;
     let (mut left, mut next) = (input.len(), input.as_ptr());
     loop {
@@ -64,11 +58,15 @@ pub fn compress(
         bytes::reserve_more("brotli data", out, left + 64)?;
         let free = out.spare_capacity_mut();
         let (mut room, mut to) = (free.len(), free.as_mut_ptr().cast::<u8>());
+        let operation = match passed.ends_later && left > 0 {
+            true => c::BrotliEncoderOperation_BROTLI_OPERATION_PROCESS,
+            false => c::BrotliEncoderOperation_BROTLI_OPERATION_FINISH,
+        };
         // SAFETY: `next` and `to` point to `left` bytes to read and `room` bytes to write. The encoder is alive.
         let ok = unsafe {
             c::BrotliEncoderCompressStream(
                 encoder.0.as_ptr(),
-                c::BrotliEncoderOperation_BROTLI_OPERATION_FINISH,
+                operation,
                 &mut left,
                 &mut next,
                 &mut room,

@@ -209,6 +209,22 @@ impl<'a> Pieces<'a> {
     }
 }
 
+/// The pieces in which the input of a compressor comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// How many bytes have come when the compressor begins to compress. It takes this for the size of everything.
+    pub first: usize,
+    /// Whether the compressor is told that the input ends when it has already got all of it.
+    pub ends_later: bool,
+}
+
+impl Passed {
+    /// The input comes at once.
+    pub fn at_once(input: &[u8]) -> Self {
+        Passed { first: input.len(), ends_later: false }
+    }
+}
+
 /// A codec with the settings to compress with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
@@ -223,18 +239,19 @@ pub struct Compression {
 impl Compression {
     /// Appends `input`, compressed, to `out`.
     pub fn compress(&self, input: &[u8], out: &mut Vec<u8>) -> Result<()> {
-        self.compress_hinted(input, input.len(), out)
+        self.compress_pieces(input, Passed::at_once(input), out)
     }
 
-    /// Like [`compress`](Self::compress), for a codec that is told to expect `size_hint` bytes. Only brotli uses it.
-    pub fn compress_hinted(&self, input: &[u8], size_hint: usize, out: &mut Vec<u8>) -> Result<()> {
+    /// Like [`compress`](Self::compress), with the bytes that result if the input comes in pieces. Only brotli's depend
+    /// on that.
+    pub fn compress_pieces(&self, input: &[u8], passed: Passed, out: &mut Vec<u8>) -> Result<()> {
         match self.codec {
             Codec::None => {
                 bytes::reserve_more("chunk", out, input.len())?;
                 out.extend_from_slice(input);
                 Ok(())
             }
-            Codec::Brotli => brotli::compress(input, self.level, self.window_log, size_hint, out),
+            Codec::Brotli => brotli::compress(input, self.level, self.window_log, passed, out),
             Codec::Zstd => zstd::compress(input, self.level, self.window_log, out),
             Codec::Snappy => snappy::compress(input, out),
         }

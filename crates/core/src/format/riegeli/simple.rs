@@ -9,7 +9,7 @@
 use super::chunk::{ChunkView, Header};
 use crate::budget::Held;
 use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
-use crate::codec::{Codec, Compression};
+use crate::codec::{Codec, Compression, Passed};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::Decoded;
@@ -237,12 +237,13 @@ fn ends(sizes: &[u8], header: &Header, at: u64, held: &mut Held<'_>, cx: &Cx<'_>
     Ok(ends)
 }
 
-/// The original passes short pieces to the compressor through a buffer of this size.
+/// The original passes shorter records to the compressor through a buffer of this size. What is in the buffer at the end
+/// is passed together with the end. A longer record is passed by itself.
 const BUFFER: usize = 4096;
 
 /// Appends `bytes` as a blob. A compressed blob begins with the decompressed size.
 pub fn pack(compression: &Compression, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    pack_pieces(compression, bytes, bytes.len(), out)
+    pack_pieces(compression, bytes, bytes.len(), bytes.len(), out)
 }
 
 /// How many bytes of a run the original's brotli encoder knows of when it chooses its tables: it was passed one record
@@ -263,13 +264,20 @@ fn seen_at_first(compression: &Compression, sizes: impl Iterator<Item = usize>) 
     seen
 }
 
-/// Like [`pack`], for bytes that the original passes to the compressor in pieces. Its brotli encoder takes what it has
-/// seen at first for the size of everything. Doing the same makes the compressed bytes identical.
-fn pack_pieces(compression: &Compression, bytes: &[u8], first: usize, out: &mut Vec<u8>) -> Result<()> {
+/// Like [`pack`], for bytes that the original passes to the compressor in pieces. The last one has `last` bytes. Brotli
+/// has got `first` bytes when it begins. Doing the same makes the compressed bytes identical.
+fn pack_pieces(
+    compression: &Compression,
+    bytes: &[u8],
+    first: usize,
+    last: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     if compression.codec != Codec::None {
         put_varint(out, bytes.len() as u64);
     }
-    compression.compress_hinted(bytes, first.max(BUFFER).min(bytes.len()), out)
+    let passed = Passed { first: first.max(BUFFER).min(bytes.len()), ends_later: last >= BUFFER };
+    compression.compress_pieces(bytes, passed, out)
 }
 
 /// Buffers that are reused from chunk to chunk.
@@ -294,7 +302,8 @@ pub fn encode_run(
     if compression.codec == Codec::None {
         return Ok(());
     }
-    pack_pieces(compression, run.bytes, seen_at_first(compression, run.sizes()), body)
+    let last = run.sizes().last().unwrap_or(0);
+    pack_pieces(compression, run.bytes, seen_at_first(compression, run.sizes()), last, body)
 }
 
 /// Appends everything before the values.
@@ -305,7 +314,7 @@ pub fn put_sizes(
     head: &mut Vec<u8>,
 ) -> Result<()> {
     blob.clear();
-    pack_pieces(compression, sizes, BUFFER, blob)?;
+    pack_pieces(compression, sizes, BUFFER, 1, blob)?;
     head.push(byte_of(compression.codec));
     put_varint(head, blob.len() as u64);
     head.extend_from_slice(blob);
