@@ -3,6 +3,7 @@
 //! The core reads a batch around its damaged records (`Reader::read_sound`). Here each of them is left out, replaced,
 //! or passed to the user's function; counted, listed and reported.
 
+use crate::attributes::Name;
 use crate::deliver::BytesList;
 use crate::errors::{Failure, add_note, no_stop_iteration};
 use crate::gil;
@@ -75,14 +76,14 @@ fn not_yet(error: PyErr) -> Unsettled {
 impl Policy {
     /// The policy of a source that was opened with these options. None: errors are raised.
     pub fn new(options: &Bound<'_, PyAny>, origins: Vec<u64>) -> PyResult<Option<Arc<Self>>> {
-        let on_error = options.getattr("on_error")?;
+        let on_error = options.getattr(Name("on_error"))?;
         let on_error = match on_error.cast::<PyString>() {
             Ok(name) if name == "raise" => return Ok(None),
             Ok(name) if name == "skip" => OnError::Skip,
             Ok(_) => OnError::Replace,
             Err(_) => OnError::Call,
         };
-        let max_errors = options.getattr("max_errors")?.extract()?;
+        let max_errors = options.getattr(Name("max_errors"))?.extract()?;
         Ok(Some(Arc::new(Policy { on_error, max_errors, origins, log: PerProcess::default() })))
     }
 
@@ -229,7 +230,7 @@ impl Policy {
         }
         let text = CString::new(text.replace('\0', "?"))?;
         gil::call(py, || {
-            let category = py.import("anyrecord.errors")?.getattr("DamageWarning")?;
+            let category = py.import("anyrecord.errors")?.getattr(Name("DamageWarning"))?;
             PyErr::warn(py, &category, &text, 1)
         })
     }
@@ -255,11 +256,11 @@ fn call(py: Python<'_>, options: &Py<PyAny>, lost: &Lost) -> PyResult<Py<PyBytes
         let value = error.value(py);
         if error.is_instance_of::<PyOSError>(py) {
             // Errors of the disk say where, too.
-            value.setattr("path", place.0)?;
-            value.setattr("offset", place.1)?;
-            value.setattr("record", lost.record)?;
+            value.setattr(Name("path"), place.0)?;
+            value.setattr(Name("offset"), place.1)?;
+            value.setattr(Name("record"), lost.record)?;
         }
-        let function = options.bind(py).getattr("on_error")?;
+        let function = options.bind(py).getattr(Name("on_error"))?;
         let result = function.call1((value,))?;
         match result.cast_into::<PyBytes>() {
             Ok(bytes) => Ok(bytes.unbind()),

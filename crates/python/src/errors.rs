@@ -1,5 +1,6 @@
 //! Converts core errors to the exceptions of `anyrecord.errors`, with all their attributes.
 
+use crate::attributes::Name;
 use crate::gil::{self, Kept};
 use anyrecord::{Error, Kind};
 use pyo3::exceptions::{
@@ -45,7 +46,7 @@ impl std::error::Error for Raised {
 pub fn external(error: PyErr) -> Error {
     let (error, cause) = gil::attach(|py| {
         let error = no_stop_iteration(py, error);
-        let number = || error.value(py).getattr("errno")?.extract::<i32>();
+        let number = || error.value(py).getattr(Name("errno"))?.extract::<i32>();
         let number = if error.is_instance_of::<PyOSError>(py) { number().ok() } else { None };
         (error, number.map(std::io::Error::from_raw_os_error))
     });
@@ -60,7 +61,7 @@ pub fn no_stop_iteration(py: Python<'_>, error: PyErr) -> PyErr {
         return error;
     }
     let made = || -> PyResult<PyErr> {
-        let make = py.import("anyrecord._calls")?.getattr("stop_iteration_error")?;
+        let make = py.import("anyrecord._calls")?.getattr(Name("stop_iteration_error"))?;
         Ok(PyErr::from_value(make.call1((error.value(py),))?))
     };
     let replaced = made().unwrap_or_else(|failed| failed);
@@ -89,7 +90,7 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         ("expected", error.expected_text().into_pyobject(py)?.into_any()),
         ("found", error.found_text().into_pyobject(py)?.into_any()),
     ];
-    let class = py.import("anyrecord.errors")?.getattr(class)?;
+    let class = py.import("anyrecord.errors")?.getattr(Name(class))?;
     let value = class.call((error.to_string(),), Some(&fields.into_py_dict(py)?))?;
     Ok(PyErr::from_value(value))
 }
@@ -119,7 +120,7 @@ fn inner(py: Python<'_>, error: Error) -> PyErr {
 
 /// Adds a note to an error.
 pub fn add_note(py: Python<'_>, error: &PyErr, note: &str) -> PyResult<()> {
-    py.import("anyrecord._calls")?.getattr("add_note")?.call1((error.value(py), note)).map(drop)
+    py.import("anyrecord._calls")?.getattr(Name("add_note"))?.call1((error.value(py), note)).map(drop)
 }
 
 /// `OSError(errno, text, path)`. Python chooses the subclass from the errno.

@@ -3,6 +3,7 @@
 //! The core calls these without the GIL. They take the lock of the file object first and then the GIL, so no thread holds the GIL while it
 //! waits for the lock.
 
+use crate::attributes::Name;
 use crate::errors::{external, no_stop_iteration};
 use crate::gil::{self, Kept};
 use crate::owned::Owned;
@@ -15,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 fn name_of(object: &Bound<'_, PyAny>) -> String {
-    let name = object.getattr("name").and_then(|name| name.extract::<String>());
+    let name = object.getattr(Name("name")).and_then(|name| name.extract::<String>());
     // Not its `repr`, which contains an address: names should be the same in every process.
     name.unwrap_or_else(|_| {
         object.get_type().name().map_or("<file object>".into(), |t| format!("<{t} object>"))
@@ -23,7 +24,7 @@ fn name_of(object: &Bound<'_, PyAny>) -> String {
 }
 
 fn has_method(object: &Bound<'_, PyAny>, method: &str) -> PyResult<bool> {
-    Ok(object.getattr_opt(method)?.is_some_and(|m| m.is_callable()))
+    Ok(object.getattr_opt(Name(method))?.is_some_and(|m| m.is_callable()))
 }
 
 fn is_seekable(object: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -62,13 +63,13 @@ impl FileLike {
                 "the file object cannot seek, which random access needs; pass a path, or the bytes of the file",
             ));
         }
-        if object.call_method1("read", (0,))?.cast::<PyBytes>().is_err() {
+        if object.call_method1(Name("read"), (0,))?.cast::<PyBytes>().is_err() {
             return Err(PyTypeError::new_err(
                 "the file object returns text, not bytes; open it in mode 'rb'",
             ));
         }
-        object.call_method1("seek", (0, 2))?;
-        let size = object.call_method0("tell")?.extract()?;
+        object.call_method1(Name("seek"), (0, 2))?;
+        let size = object.call_method0(Name("tell"))?.extract()?;
         let name = name_of(object);
         let object = Owned::new(Kept::new(object.clone().unbind()));
         Ok(FileLike { object, name, size, process: std::process::id() })
@@ -94,10 +95,10 @@ impl Storage for FileLike {
         let object = self.object.lock_detached(cx.stop).map_err(|e| e.in_file(&self.name))?;
         gil::attach(|py| -> PyResult<usize> {
             let object = object.bind(py);
-            object.call_method1("seek", (at,))?;
+            object.call_method1(Name("seek"), (at,))?;
             let mut done = 0;
             while done < out.len() {
-                let read = object.call_method1("read", (out.len() - done,))?;
+                let read = object.call_method1(Name("read"), (out.len() - done,))?;
                 let piece = read.cast::<PyBytes>().map_err(PyErr::from)?.as_bytes();
                 if piece.is_empty() {
                     break;
@@ -151,13 +152,13 @@ impl FileLikeOutput {
             )));
         }
         let io = object.py().import("io")?;
-        if object.is_instance(&io.getattr("TextIOBase")?)? {
+        if object.is_instance(&io.getattr(Name("TextIOBase"))?)? {
             return Err(PyTypeError::new_err("the file object takes text, not bytes; open it in mode 'wb'"));
         }
         // In append mode every write goes to the end, whatever the position is.
-        let mode = object.getattr("mode").and_then(|mode| mode.extract::<String>()).unwrap_or_default();
+        let mode = object.getattr(Name("mode")).and_then(|mode| mode.extract::<String>()).unwrap_or_default();
         let base = if !mode.contains('a') && is_seekable(object)? {
-            Some(object.call_method0("tell")?.extract()?)
+            Some(object.call_method0(Name("tell"))?.extract()?)
         } else {
             None
         };
@@ -173,12 +174,12 @@ impl FileLikeOutput {
 /// Writes all of `bytes`, even if the object accepts only a part of them in each call.
 fn write_all(object: &Bound<'_, PyAny>, mut bytes: &[u8]) -> PyResult<()> {
     while !bytes.is_empty() {
-        let written = object.call_method1("write", (PyBytes::new(object.py(), bytes),))?;
+        let written = object.call_method1(Name("write"), (PyBytes::new(object.py(), bytes),))?;
         let written = match written.is_none() {
             // A raw file returns None if it would block. Many other objects return None after they wrote everything.
-            true if object.is_instance(&object.py().import("io")?.getattr("RawIOBase")?)? => {
+            true if object.is_instance(&object.py().import("io")?.getattr(Name("RawIOBase"))?)? => {
                 // The number of EAGAIN differs between systems.
-                let number = object.py().import("errno")?.getattr("EAGAIN")?.unbind();
+                let number = object.py().import("errno")?.getattr(Name("EAGAIN"))?.unbind();
                 return Err(PyBlockingIOError::new_err((
                     number,
                     "the file object would block; wrap it in a buffered writer",
@@ -218,7 +219,7 @@ impl Output for FileLikeOutput {
             return Err(Error::argument("this output cannot seek").in_file(&self.name).at(self.position));
         };
         let position = self.position + length;
-        self.call(|object| object.call_method1("seek", (base + position,)).map(drop))?;
+        self.call(|object| object.call_method1(Name("seek"), (base + position,)).map(drop))?;
         self.position = position;
         Ok(())
     }
@@ -228,9 +229,9 @@ impl Output for FileLikeOutput {
             return Err(Error::argument("this output cannot seek").in_file(&self.name).at(at));
         };
         self.call(|object| {
-            object.call_method1("seek", (base + at,))?;
+            object.call_method1(Name("seek"), (base + at,))?;
             write_all(object, bytes)?;
-            object.call_method1("seek", (base + self.position,))?;
+            object.call_method1(Name("seek"), (base + self.position,))?;
             Ok(())
         })
     }

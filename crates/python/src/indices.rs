@@ -1,5 +1,6 @@
 //! Converts the indices that Python passes to positions.
 
+use crate::attributes::Name;
 use crate::errors::{Failure, no_stop_iteration};
 use crate::gil;
 use anyrecord::bytes;
@@ -157,7 +158,7 @@ pub fn many(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Vec<u64>> {
         return Ok(found);
     }
     let mut calling = gil::Calling::new(keys.py());
-    let each = keys.try_iter().map_err(|_| match keys.hasattr("__index__") {
+    let each = keys.try_iter().map_err(|_| match keys.hasattr(Name("__index__")) {
         Ok(true) => PyTypeError::new_err("several record numbers are needed, not one; pass a list: [number]"),
         _ => wrong_type(keys),
     })?;
@@ -199,7 +200,7 @@ pub fn plain(keys: &Bound<'_, PyAny>, len: u64) -> PyResult<Option<Vec<u64>>> {
         found.extend((0..count as i64).map(|i| (start as i64 + step as i64 * i) as u64));
         return Ok(Some(found));
     }
-    if !keys.hasattr("__array_interface__")? {
+    if !keys.hasattr(Name("__array_interface__"))? {
         return Ok(None);
     }
     let from_zero = |index, len| if index < 0 { Err(out_of_range(index, len)) } else { position(index, len) };
@@ -248,7 +249,7 @@ fn buffer(
         )* };
     }
     // A failed request for a buffer raises an exception, which is slow. So ask only objects that look like arrays.
-    if keys.hasattr("__array_interface__")? || keys.hasattr("itemsize")? {
+    if keys.hasattr(Name("__array_interface__"))? || keys.hasattr(Name("itemsize"))? {
         try_as!(i64, i32, u64, u32, i16, u16, i8, u8);
     }
     // This includes PyTorch's tensors, which are not buffers.

@@ -1,5 +1,6 @@
 //! The iterator of `Records`. It reads ahead in batches, which makes each record cheap.
 
+use crate::attributes::Name;
 use crate::damage::read_sound;
 use crate::deliver::NewBytes;
 use crate::errors::{Failure, no_stop_iteration};
@@ -161,7 +162,7 @@ impl RecordsIterator {
     /// Whether an error came from the file. Then other records may still be readable. A disk fails at some of its
     /// places, a server at all of them.
     fn is_about_a_record(&self, py: Python<'_>, error: &PyErr) -> bool {
-        let ours = || py.import("anyrecord.errors")?.getattr("RecordError");
+        let ours = || py.import("anyrecord.errors")?.getattr(Name("RecordError"));
         error.is_instance_of::<PyOSError>(py) && !self.reader.is_remote()
             || ours().is_ok_and(|class| error.is_instance(py, &class))
     }
@@ -342,7 +343,7 @@ impl RecordsIterator {
 
     /// Continues at the position of a state. A state of another view raises ValueError and changes nothing.
     fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
-        let check = py.import("anyrecord._iteration")?.getattr("position_of")?;
+        let check = py.import("anyrecord._iteration")?.getattr(Name("position_of"))?;
         let fingerprint = fingerprint_of(&self.reader, &self.view);
         let position: u64 = check.call1((state, self.view.len(), fingerprint))?.extract()?;
         *self.state(py)? = IteratorState::at(position);

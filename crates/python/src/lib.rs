@@ -26,7 +26,7 @@
 //! | `convert` | `convert` and `build_index` |
 //! | `salvage` | `salvage` |
 //! | `remote`, `stored` | URLs; objects that Python objects read |
-//! | `attributes` | structures that are made of the attributes of Python objects |
+//! | `attributes` | attributes of Python objects, and structures that are made of them |
 
 mod arrays;
 mod attributes;

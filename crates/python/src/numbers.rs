@@ -1,5 +1,6 @@
 //! Whole numbers as arguments of the extension's constructors, checked by `anyrecord._numbers`.
 
+use crate::attributes::Name;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
@@ -11,7 +12,7 @@ pub fn whole_number(name: &str, value: &Bound<'_, PyAny>, least: u64, most: u64)
     {
         return Ok(number);
     }
-    let check = value.py().import("anyrecord._numbers")?.getattr("whole_number")?;
+    let check = value.py().import("anyrecord._numbers")?.getattr(Name("whole_number"))?;
     check.call1((name, value, least, most))?.extract()
 }
 

@@ -1,6 +1,6 @@
 //! Opens paths and objects as a `Source`: the files of a data set and a view of their records.
 
-use crate::attributes::from_attributes;
+use crate::attributes::{Name, from_attributes};
 use crate::damage::Policy;
 use crate::errors::Failure;
 use crate::file_like::FileLike;
@@ -286,7 +286,7 @@ impl Source {
     /// `(path or name, first record, records, format, absolute path)` of each file. The last is None if it has no path.
     fn files(&self, py: Python<'_>) -> PyResult<Vec<NamedFile>> {
         // The names in a store are paths: together with the options, they can be opened again.
-        let is_stored = !self.options.getattr(py, "store")?.is_none(py);
+        let is_stored = !self.options.getattr(py, Name("store"))?.is_none(py);
         let named = |s: &Shard| s.path().map_or_else(|| s.name().into(), |path| path.into());
         let absolute = |s: &Shard| match s.location().as_url() {
             Some(url) => Some(url.as_given().into()),

@@ -1,5 +1,6 @@
 //! `Permutation`: a shuffled order of numbers, computed on demand.
 
+use crate::attributes::Name;
 use crate::errors::Failure;
 use crate::gil;
 use crate::indices;
@@ -95,7 +96,7 @@ impl Permutation {
             }
             Ok(())
         })?;
-        py.import("array")?.getattr("array")?.call1(("Q", bytes))
+        py.import("array")?.getattr(Name("array"))?.call1(("Q", bytes))
     }
 
     /// A number that differs between orders.

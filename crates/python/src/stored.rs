@@ -2,6 +2,7 @@
 //!
 //! The Python object is an `anyrecord._store_files.StoreFiles`. One call of its `read` gets many ranges of an object.
 
+use crate::attributes::Name;
 use crate::errors::external;
 use crate::gil::{self, Kept};
 use anyrecord::Cx;
@@ -63,7 +64,7 @@ impl Storage for StoredFile {
         }
         let ranges: Vec<_> = ops.iter().map(|op| (op.at, end(op))).collect();
         gil::attach(|py| -> PyResult<()> {
-            let pieces = self.files.bind(py).call_method1("read", (&self.path, ranges))?;
+            let pieces = self.files.bind(py).call_method1(Name("read"), (&self.path, ranges))?;
             for (op, piece) in ops.iter_mut().zip(pieces.try_iter()?) {
                 // `read` of the Python class has checked the number of pieces and their sizes.
                 PyBuffer::<u8>::get(&piece?)?.copy_to_slice(py, op.out)?;
