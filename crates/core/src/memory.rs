@@ -38,9 +38,7 @@ impl Block {
         let allocated = NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or_else(no_memory)?;
         // SAFETY: the layout has room for the bytes before the first aligned one.
         let start = unsafe { allocated.add(allocated.align_offset(ALIGNMENT)) };
-        if size > HUGE {
-            use_huge_pages(start, size);
-        }
+        expect_written(start.as_ptr(), size);
         Ok(Block { allocated, start, capacity: size })
     }
 
@@ -89,6 +87,56 @@ fn layout_of(size: usize) -> Option<Layout> {
     Layout::from_size_align(size.checked_add(ALIGNMENT)?, 1).ok()
 }
 
+/// Asks for huge pages for `size` new bytes at `start`, if they are many.
+#[inline]
+pub fn expect_written(start: *mut u8, size: usize) {
+    if size > HUGE
+        && let Some(start) = NonNull::new(start)
+    {
+        use_huge_pages(start, size);
+    }
+}
+
+/// Gets huge pages for records that are allocated one by one, if they are as large together as a block that gets them.
+///
+/// The kernel gives a huge page only where nothing was written yet, and an allocator writes in front of each record. So
+/// the pages are requested before the records are allocated, for what the allocator is going to cut them from.
+pub struct HugePages {
+    /// How many bytes of the records that follow have them. None: the records are too small together.
+    prepared: Option<usize>,
+}
+
+impl HugePages {
+    /// For records with `total` bytes together.
+    pub fn for_records(total: usize) -> Self {
+        HugePages { prepared: (total > HUGE).then_some(0) }
+    }
+
+    /// Call it before each record of `size` bytes is allocated.
+    #[inline]
+    pub fn before(&mut self, size: usize) {
+        if let Some(prepared) = self.prepared {
+            self.prepared = Some(prepared.checked_sub(size).unwrap_or_else(|| next_piece(size)));
+        }
+    }
+}
+
+/// Requests huge pages for the end of the allocator's heap. Returns how many bytes of it are left after `size` bytes.
+#[cold]
+fn next_piece(size: usize) -> usize {
+    /// Smaller than what the allocator keeps when it is freed, and what it gets from the kernel by itself.
+    const PIECE: usize = HUGE - (2 << 20);
+    if let Some(piece) = Layout::from_size_align(PIECE, 1).ok()
+        // SAFETY: the layout has a size above 0.
+        && let Some(start) = NonNull::new(unsafe { std::alloc::alloc(piece) })
+    {
+        use_huge_pages(start, PIECE);
+        // SAFETY: it was allocated with this layout.
+        unsafe { std::alloc::dealloc(start.as_ptr(), piece) };
+    }
+    PIECE.saturating_sub(size)
+}
+
 /// Asks the kernel for huge pages for the whole pages of a block. It may refuse.
 fn use_huge_pages(start: NonNull<u8>, size: usize) {
     #[cfg(target_os = "linux")]
@@ -96,7 +144,7 @@ fn use_huge_pages(start: NonNull<u8>, size: usize) {
         const PAGE: usize = 4096;
         let skipped = start.as_ptr().align_offset(PAGE);
         let length = size.saturating_sub(skipped) / PAGE * PAGE;
-        // SAFETY: the pages are inside the block, which nobody uses yet. The advice does not change their content.
+        // SAFETY: the advice does not change what the pages hold, whoever uses them.
         unsafe {
             let first = start.as_ptr().wrapping_add(skipped);
             libc::madvise(first.cast(), length, libc::MADV_HUGEPAGE);
@@ -127,5 +175,23 @@ mod tests {
             assert!(block.bytes_mut()[..bytes].iter().all(|&byte| byte == 7));
         }
         assert!(Block::new("a block", usize::MAX).is_err());
+    }
+    #[test]
+    fn huge_pages_are_requested_for_many_bytes_only_and_once_for_each_piece() {
+        let mut small = HugePages::for_records(HUGE);
+        small.before(HUGE);
+        assert_eq!(small.prepared, None);
+
+        const RECORD: usize = 1 << 20;
+        let mut large = HugePages::for_records(100 * RECORD);
+        let (mut left, mut pieces) = (Vec::new(), 0);
+        for _ in 0..100 {
+            large.before(RECORD);
+            pieces += usize::from(left.last() <= large.prepared.as_ref());
+            left.extend(large.prepared);
+        }
+        assert_eq!((left.len(), pieces), (100, 4), "{left:?}");
+        large.before(2 * HUGE);
+        assert_eq!(large.prepared, Some(0), "a record that is larger than a piece");
     }
 }

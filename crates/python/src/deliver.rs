@@ -5,6 +5,7 @@ use crate::gil::{self, Kept};
 use anyrecord::allocator;
 use anyrecord::bytes;
 use anyrecord::error::{Error, Result};
+use anyrecord::memory::{self, HugePages};
 use anyrecord::reader::{Deliver, Export};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyRuntimeError;
@@ -56,6 +57,7 @@ pub fn object_with<'py, N: New>(
 ) -> Result<Bound<'py, N::Object>> {
     allocator::expect(size);
     let (object, place) = N::uninitialised(py, size)?;
+    memory::expect_written(place, size);
     if size > 0 {
         // SAFETY: `size` bytes at `place` belong to an object that no other code has seen. It outlives `fill`.
         // The empty `bytes` object is shared in the whole interpreter, so it is never written.
@@ -157,13 +159,17 @@ impl<N: New> ObjectList<N> {
 
 impl<N: New> Deliver for ObjectList<N> {
     fn reserve(&mut self, wanted: &[(usize, usize)]) -> Result<Vec<&mut [u8]>> {
-        allocator::expect(wanted.iter().fold(0, |sum: usize, (_, size)| sum.saturating_add(*size)));
+        let total = wanted.iter().fold(0, |sum: usize, (_, size)| sum.saturating_add(*size));
+        allocator::expect(total);
+        let mut huge_pages = HugePages::for_records(total);
         // Take the GIL once for all records, and check for Ctrl-C at the same time.
         gil::attach(|py| -> Result<Vec<&mut [u8]>> {
             py.check_signals().map_err(external)?;
             let mut places = bytes::list("places of records", wanted.len() as u64)?;
             for &(position, size) in wanted {
+                huge_pages.before(size);
                 let (object, place) = N::uninitialised(py, size)?;
+                memory::expect_written(place, size);
                 places.push(match size {
                     0 => &mut [][..],
                     // SAFETY: as in `object_with`; the object is kept in `self`, which the result borrows.
