@@ -112,6 +112,9 @@ pub struct Writer {
     pool: Option<Arc<Pool>>,
     /// The files that take records now. All shards with [`Sharding::Turns`], otherwise one file.
     open: Vec<FileWriter>,
+    /// The last shard that is full, if it is durable. It is sealed when the next one is full, so that the disk writes it
+    /// while records are written.
+    full: Option<FileWriter>,
     sealed: Vec<(Complete, Option<Sum>)>,
     num_records: u64,
     num_bytes: u64,
@@ -197,6 +200,7 @@ impl Writer {
             options,
             pool,
             open: Vec::new(),
+            full: None,
             sealed: Vec::new(),
             num_records: 0,
             num_bytes: 0,
@@ -341,8 +345,15 @@ impl Writer {
             Some(_) => crate::cx::with_default(|cx| self.new_object(0, cx))?,
             None => self.new_file(0)?,
         };
-        let last = std::mem::replace(&mut self.open[0], next);
-        self.sealed.extend(last.seal()?);
+        let mut last = std::mem::replace(&mut self.open[0], next);
+        if !last.is_durable() {
+            self.sealed.extend(last.seal()?);
+            return Ok(());
+        }
+        last.finish()?;
+        if let Some(before) = self.full.replace(last) {
+            self.sealed.extend(before.seal()?);
+        }
         Ok(())
     }
 
@@ -401,7 +412,12 @@ impl Writer {
             )));
         }
         let mut sealed = std::mem::take(&mut self.sealed);
-        for file in std::mem::take(&mut self.open) {
+        let mut files: Vec<_> = self.full.take().into_iter().chain(std::mem::take(&mut self.open)).collect();
+        if files.len() > 1 && files.iter().all(FileWriter::is_durable) {
+            // The disk writes all of them while we wait for the first.
+            files.iter_mut().try_for_each(FileWriter::finish)?;
+        }
+        for file in files {
             sealed.extend(file.seal()?);
         }
         for (complete, _) in &sealed {

@@ -23,6 +23,7 @@
 //! | [`output`] | what a writer writes to |
 //! | [`publish`], [`transaction`], [`journal`] | how a file or a set of files appears whole or not at all |
 //! | [`disk`] | the changes that they make to a folder |
+//! | `write_back` | the disk writes a file while the file is still being made (Linux) |
 //! | [`temporary`], [`stale`] | the temporary files of writers, and of writers that were killed |
 //!
 //! To add another kind of storage, add one file here with one `impl Storage`.
@@ -72,6 +73,7 @@ pub mod uring;
 #[cfg(unix)]
 mod vectored;
 pub mod window;
+mod write_back;
 
 use crate::cx::Cx;
 use crate::error::Result;

@@ -2,7 +2,8 @@
 //!
 //! 1. [`Staged::create`]: a [temporary](super::temporary) file in the target's folder, exclusively, with ordinary
 //!    permissions. Its owner holds a lock, so that other processes know that it is alive.
-//! 2. The bytes go there; every write is checked.
+//! 2. The bytes go there; every write is checked. When durable, the disk begins to write them
+//!    ([`write_back`](super::write_back)).
 //! 3. [`Staged::seal`]: flushed and, when durable, synced and closed.
 //! 4. [`Sealed::publish`]: renamed over the target, or to a name that must not exist, and the folder synced.
 //!
@@ -11,6 +12,7 @@
 use super::disk::{Disk, LocalDisk};
 use super::output::{Output, Seekable};
 use super::temporary::Owner;
+use super::write_back::{self, WriteBack};
 use crate::error::{Error, Result};
 use crate::process;
 use std::fs::File;
@@ -25,6 +27,8 @@ const BUFFER: usize = 256 << 10;
 /// A file being written under a temporary name.
 pub struct Staged {
     out: Seekable<BufWriter<File>>,
+    /// None if the file is not durable.
+    write_back: Option<WriteBack>,
     temp: TempPath,
     target: Target,
     owner: Arc<Owner>,
@@ -78,12 +82,39 @@ impl Staged {
         let (file, temp, number) = owner.create(&target).map_err(failed)?;
         let out = Seekable::new(BufWriter::with_capacity(BUFFER, file))
             .map_err(|e| e.in_file(&path.to_string_lossy()))?;
-        Ok(Staged { out, temp, target: Target { path: target, overwrite, durable }, owner, number })
+        let write_back = durable.then(|| WriteBack::new(write_back::start));
+        let target = Target { path: target, overwrite, durable };
+        Ok(Staged { out, write_back, temp, target, owner, number })
     }
 
     /// Where the file will appear.
     pub fn path(&self) -> &Path {
         &self.target.path
+    }
+
+    /// Whether [`seal`](Self::seal) waits for the disk.
+    pub fn is_durable(&self) -> bool {
+        self.target.durable
+    }
+
+    /// Call this when all bytes are written, if the file is sealed later. When durable, the disk begins to write the rest.
+    pub fn finish(&mut self) -> Result<()> {
+        self.flush()?;
+        let length = self.out.position();
+        self.write_early(|write_back, file, _| write_back.finish(file, length))
+    }
+
+    /// Calls `write` with the file, and with how many of its bytes the system has. Does nothing if the file is not
+    /// durable.
+    fn write_early(
+        &mut self,
+        write: impl FnOnce(&mut WriteBack, &File, u64) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let Some(write_back) = &mut self.write_back else { return Ok(()) };
+        let buffered = self.out.inner();
+        let written = self.out.position() - buffered.buffer().len() as u64;
+        write(write_back, buffered.get_ref(), written)
+            .map_err(|e| Error::io("writing failed", e).in_file(&self.target.path.to_string_lossy()))
     }
 
     /// Takes a complete file of the same folder instead of what was written. It gets the temporary name. It is synced
@@ -131,7 +162,12 @@ impl Output for Staged {
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
-        self.out.write_all(bytes).map_err(|e| e.in_file(&self.target.path.to_string_lossy()))
+        // A large record is written in pieces, so that the disk begins with the first of them.
+        for piece in bytes.chunks(write_back::PIECE) {
+            self.out.write_all(piece).map_err(|e| e.in_file(&self.target.path.to_string_lossy()))?;
+            self.write_early(WriteBack::advance)?;
+        }
+        Ok(())
     }
 
     fn can_patch(&self) -> bool {
@@ -139,7 +175,11 @@ impl Output for Staged {
     }
 
     fn skip(&mut self, length: u64) -> Result<()> {
-        self.out.skip(length).map_err(|e| e.in_file(&self.target.path.to_string_lossy()))
+        self.out.skip(length).map_err(|e| e.in_file(&self.target.path.to_string_lossy()))?;
+        if let Some(write_back) = &mut self.write_back {
+            write_back.skip_to(self.out.position());
+        }
+        Ok(())
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
@@ -302,6 +342,7 @@ pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::write_back::tests::{note, noted};
     use super::*;
 
     fn names(dir: &Path) -> Vec<String> {
@@ -417,5 +458,69 @@ mod tests {
         std::fs::write(&plain, b"").unwrap();
         let mode = |p| std::fs::metadata(p).unwrap().permissions().mode();
         assert_eq!(mode(&real), mode(&plain));
+    }
+
+    const P: u64 = write_back::PIECE as u64;
+
+    /// Notes the range. The system must have its bytes by then: what is in a buffer cannot be written to the disk.
+    fn note_written(file: &File, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        assert!(range.end <= file.metadata()?.len());
+        note(file, range)
+    }
+
+    fn durable(target: &Path) -> Staged {
+        let mut staged = Staged::create(target, false, true, &Arc::default()).unwrap();
+        staged.write_back = Some(WriteBack::new(note_written));
+        staged
+    }
+
+    #[test]
+    fn the_disk_gets_each_complete_piece_once_and_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = vec![7; 1_000_003];
+        let mut staged = durable(&dir.path().join("a"));
+        for _ in 0..25 {
+            staged.write_all(&record).unwrap();
+        }
+        assert_eq!(noted(), [(0, P), (P, 2 * P)]);
+        staged.finish().unwrap();
+        assert_eq!(noted(), [(0, 25 * 1_000_003)]);
+        staged.seal().unwrap().publish().unwrap();
+        assert!(noted().is_empty());
+
+        // The table at the beginning is left to the sync. Overwriting starts nothing.
+        let mut staged = durable(&dir.path().join("b"));
+        staged.skip(100).unwrap();
+        for _ in 0..25 {
+            staged.write_all(&record).unwrap();
+            staged.write_at(4, b"entry").unwrap();
+        }
+        assert_eq!(noted(), [(P, 2 * P)]);
+
+        // The disk begins before the end of a large record.
+        let mut staged = durable(&dir.path().join("c"));
+        staged.write_all(&vec![7; 3 * P as usize + 1]).unwrap();
+        assert_eq!(noted(), [(0, P), (P, 2 * P), (2 * P, 3 * P)]);
+    }
+
+    #[test]
+    fn small_files_and_files_that_are_not_durable_are_not_started_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut staged = durable(&dir.path().join("a"));
+        staged.write_all(&vec![7; P as usize - 1]).unwrap();
+        staged.seal().unwrap();
+        assert!(noted().is_empty());
+        assert!(
+            Staged::create(&dir.path().join("b"), false, false, &Arc::default())
+                .unwrap()
+                .write_back
+                .is_none()
+        );
+        assert!(
+            Staged::create_shard(&dir.path().join("b"), false, &Arc::default()).unwrap().write_back.is_none()
+        );
+        assert!(
+            Staged::create_shard(&dir.path().join("b"), true, &Arc::default()).unwrap().write_back.is_some()
+        );
     }
 }

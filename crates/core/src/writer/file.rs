@@ -65,6 +65,7 @@ pub struct FileWriter {
     num_records: u64,
     num_bytes: u64,
     generation: u64,
+    is_finished: bool,
 }
 
 impl FileWriter {
@@ -134,6 +135,7 @@ impl FileWriter {
             num_records: 0,
             num_bytes: 0,
             generation: process::generation(),
+            is_finished: false,
         })
     }
 
@@ -216,11 +218,35 @@ impl FileWriter {
         }
     }
 
-    /// Writes everything that is pending, and the end of the file. The file is then complete under its temporary name.
-    /// Returns `None` if the output is not published.
-    pub fn seal(mut self) -> Result<Option<(Complete, Option<Sum>)>> {
+    /// Whether [`seal`](Self::seal) waits until the file is on the disk.
+    pub fn is_durable(&self) -> bool {
+        matches!(&self.parts.sink, Sink::Staged(staged) if staged.is_durable())
+    }
+
+    /// Writes everything that is pending, and the end of the file. Call this before [`seal`](Self::seal) if other files
+    /// are written in between: the disk begins to write this one.
+    pub fn finish(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return Ok(());
+        }
+        self.complete()?;
+        match &mut self.parts.sink {
+            Sink::Staged(staged) => staged.finish(),
+            _ => Ok(()),
+        }
+    }
+
+    fn complete(&mut self) -> Result<()> {
         self.work()?;
-        self.parts.finish()?;
+        self.parts.finish()
+    }
+
+    /// Writes what [`finish`](Self::finish) writes, if that was not called. The file is then complete under its temporary
+    /// name. Returns `None` if the output is not published.
+    pub fn seal(mut self) -> Result<Option<(Complete, Option<Sum>)>> {
+        if !self.is_finished {
+            self.complete()?;
+        }
         let sum = self.tally.take().map(Tally::sum);
         // SAFETY: `self` is forgotten right after, so the parts are not taken or dropped a second time.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
