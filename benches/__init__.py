@@ -11,7 +11,7 @@
 | `curve`, `instructions` | files of a thousand to ten million records: timed, and by counting instructions |
 | `baseline` | the committed counts of instructions, which `make instructions` compares with |
 | `codecs`, `opening`, `larger`, `cold`, `shards`, `cores`, `callers` | one question each |
-| `in_place`, `order`, `conversion` | one question each, too |
+| `in_place`, `order`, `conversion`, `durable` | one question each, too |
 | `beam` | conversion by Apache Beam, beside the original's pipelines |
 | `remote`, `far_store` | a shuffled epoch from an object store; its slow link |
 | `loaders` | a shuffled epoch in PyTorch from local files |

@@ -42,6 +42,7 @@ BENCHMARKS = {
     "gpu": "random records to the memory of a GPU, beside a plain copy",
     "accelerators": "how many simulated accelerators one machine keeps busy, as MLPerf Storage counts them",
     "shard_queue": "what a queue of shards costs: 10,000 shards, 1,000 simulated workers, and the rates of real stores",
+    "durable": "files of 1 GB that are on the disk when close() returns, beside files that are not",
     "upload": "writing to an object store, beside writing local files and uploading them",
 }
 BY_NAME_ONLY = {
