@@ -477,14 +477,19 @@ mod tests {
     #[test]
     fn the_disk_gets_each_complete_piece_once_and_in_order() {
         let dir = tempfile::tempdir().unwrap();
+        // Small records wait in the buffer, large ones do not.
+        for (size, count) in [(1_003, 25_000), (1_000_003, 25)] {
+            let mut staged = durable(&dir.path().join("many"));
+            for _ in 0..count {
+                staged.write_all(&vec![7; size]).unwrap();
+            }
+            assert_eq!(noted(), [(0, P), (P, 2 * P)]);
+            staged.finish().unwrap();
+            assert_eq!(noted(), [(0, size as u64 * count)]);
+        }
         let record = vec![7; 1_000_003];
         let mut staged = durable(&dir.path().join("a"));
-        for _ in 0..25 {
-            staged.write_all(&record).unwrap();
-        }
-        assert_eq!(noted(), [(0, P), (P, 2 * P)]);
-        staged.finish().unwrap();
-        assert_eq!(noted(), [(0, 25 * 1_000_003)]);
+        staged.write_all(&record).unwrap();
         staged.seal().unwrap().publish().unwrap();
         assert!(noted().is_empty());
 
