@@ -8,7 +8,7 @@ const LINE: usize = 64;
 /// The processor does not prefetch beyond a page by itself.
 const PAGE: usize = 4096;
 /// How many bytes of a record are prefetched. The processor detects sequential access and prefetches the rest itself.
-const BEGINNING: usize = 512;
+const BEGINNING: usize = 1024;
 
 /// Prefetches the beginning of a record, and the beginning of its second page.
 #[inline]

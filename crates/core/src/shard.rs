@@ -34,6 +34,8 @@ pub struct Source {
     pub has_table_in_memory: bool,
     /// Whether checksums of the bytes are verified at every read.
     pub is_verified: bool,
+    /// Records of at least this many bytes are decoded two at once, if they are in place.
+    pub two_at_once_from: usize,
 }
 
 impl Source {
@@ -97,7 +99,8 @@ impl Source {
         let once = options.checksums && options.once;
         let table = if once { VerifyOnce::of(table, opened.storage.clone()) } else { table };
         let is_verified = options.checksums && !once;
-        Source { opened, format, table, is_packed, has_table_in_memory, is_verified }
+        let two_at_once_from = table.two_at_once_from().filter(|_| !is_packed).unwrap_or(usize::MAX);
+        Source { opened, format, table, is_packed, has_table_in_memory, is_verified, two_at_once_from }
     }
 
     /// The bytes.

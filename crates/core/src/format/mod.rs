@@ -184,6 +184,18 @@ pub struct Description {
     pub options: Option<String>,
 }
 
+/// The stored bytes of a [`Way::Alone`], and where to decode them.
+pub struct Undecoded<'s, 'o> {
+    /// The record.
+    pub record: u64,
+    /// Where the bytes begin in the file.
+    pub at: u64,
+    /// The stored bytes.
+    pub bytes: &'s [u8],
+    /// The record's destination, which has its size.
+    pub out: &'o mut [u8],
+}
+
 /// Where the chunks of one file are, and how to decode one. At most 16 bytes a chunk in memory.
 pub trait Table: Send + Sync {
     /// How many records the file has.
@@ -226,6 +238,17 @@ pub trait Table: Send + Sync {
     /// size of the record. If the file is not compressed, the bytes may change during the call, because they lie in a
     /// memory map. So the checksum of what is in `out` is verified, and not that of what was there before.
     fn decode_into(&self, record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()>;
+
+    /// From what size on [`decode_two_into`](Table::decode_two_into) is faster than one record after the other. None: never.
+    fn two_at_once_from(&self) -> Option<usize> {
+        None
+    }
+
+    /// Does what [`decode_into`](Table::decode_into) does, for two records at once. Returns false if that is not possible,
+    /// or if one of the records is damaged. What is in both `out` is then undefined.
+    fn decode_two_into(&self, _two: [Undecoded<'_, '_>; 2], _cx: &Cx<'_>) -> bool {
+        false
+    }
 
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded>;

@@ -4,7 +4,7 @@
 //! What this does not see: a page that the system drops from memory and reads again from a failing disk, and writes
 //! through a memory map before the system updates the times of the file.
 
-use super::{Chunk, Decoded, Description, Table, Way};
+use super::{Chunk, Decoded, Description, Table, Undecoded, Way};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -72,6 +72,12 @@ impl VerifyOnce {
     fn verifying<T>(&self, chunk: u64, verify: impl FnOnce() -> Result<T>) -> Result<T> {
         let clearings = self.clearings.load(SeqCst);
         let result = verify()?;
+        self.note(chunk, clearings);
+        Ok(result)
+    }
+
+    /// Notes that a chunk was verified. `clearings` is their number before its bytes were read.
+    fn note(&self, chunk: u64, clearings: u64) {
         if let Some(word) = self.verified.get((chunk / BITS) as usize) {
             let bit = 1 << (chunk % BITS);
             word.fetch_or(bit, SeqCst);
@@ -80,7 +86,6 @@ impl VerifyOnce {
                 word.fetch_and(!bit, SeqCst);
             }
         }
-        Ok(result)
     }
 
     /// The chunk that holds a record, and whether it holds other records, too.
@@ -108,6 +113,24 @@ impl Table for VerifyOnce {
             (chunk, false) => self.verifying(chunk, || self.table.decode_into(record, at, stored, out, cx)),
             (_, true) => self.table.decode_into(record, at, stored, out, cx),
         }
+    }
+
+    fn two_at_once_from(&self) -> Option<usize> {
+        self.table.two_at_once_from()
+    }
+
+    fn decode_two_into(&self, two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> bool {
+        let chunks = two.each_ref().map(|stored| self.chunk_of(stored.record));
+        // One that was verified needs no hash, so there is nothing to save.
+        if chunks.iter().any(|(chunk, is_shared)| *is_shared || self.is_verified(*chunk)) {
+            return false;
+        }
+        let clearings = self.clearings.load(SeqCst);
+        let is_done = self.table.decode_two_into(two, cx);
+        if is_done {
+            chunks.iter().for_each(|(chunk, _)| self.note(*chunk, clearings));
+        }
+        is_done
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {

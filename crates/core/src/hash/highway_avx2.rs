@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 /// The bytes that are hashed in one step.
 const PACKET: usize = 32;
 /// How far ahead bytes are loaded into the processor's cache.
-const AHEAD: usize = 1024;
+const AHEAD: usize = 2048;
 /// The layout of a saved state of the `highway` crate: four vectors of four words, a packet that is not full, and its
 /// length as 32 bits.
 const SAVED: usize = 4 * 4 * 8 + PACKET + 4;
@@ -60,19 +60,48 @@ impl CopyHasher {
     /// Copies bytes to `out`, which has the same length, and adds the copy.
     #[inline]
     pub fn copy(&mut self, bytes: &[u8], out: &mut [u8]) {
-        // The lengths are compared here, because the loop relies on them.
-        let length = bytes.len().min(out.len());
-        let (bytes, out) = (&bytes[..length], &mut out[..length]);
-        let first = if self.filled == 0 { 0 } else { length.min(PACKET - self.filled) };
-        let last = (length - first) % PACKET;
-        let whole = first..length - last;
-        out[..first].copy_from_slice(&bytes[..first]);
-        self.update(&out[..first]);
+        let (bytes, out) = self.fill_packet(bytes, out);
+        let last = bytes.len() % PACKET;
+        let whole = 0..bytes.len() - last;
         // SAFETY: the CPU has AVX2, or there would be no `self`. Both slices have the same length, which is a multiple
         // of a packet. They do not overlap, because one is borrowed mutably.
         unsafe { copy_packets(&mut self.state, &bytes[whole.clone()], &mut out[whole.clone()]) };
         out[whole.end..].copy_from_slice(&bytes[whole.end..]);
         self.update(&out[whole.end..]);
+    }
+
+    /// Does what [`copy`](Self::copy) does for two hashers, in one loop. While one hash waits for its own results, the
+    /// processor works on the other.
+    #[inline]
+    pub fn copy_two(two: [(&mut Self, &[u8], &mut [u8]); 2]) {
+        let [(one, bytes, out), (other, other_bytes, other_out)] = two;
+        let (bytes, out) = one.fill_packet(bytes, out);
+        let (other_bytes, other_out) = other.fill_packet(other_bytes, other_out);
+        let both = bytes.len().min(other_bytes.len()) / PACKET * PACKET;
+        let (now, later) = bytes.split_at(both);
+        let (place, place_later) = out.split_at_mut(both);
+        let (other_now, other_later) = other_bytes.split_at(both);
+        let (other_place, other_place_later) = other_out.split_at_mut(both);
+        // SAFETY: the CPU has AVX2, or there would be no hashers. All slices have the same length, which is a multiple of
+        // a packet. What is written does not overlap with anything, because it is borrowed mutably.
+        unsafe {
+            copy_packets_of_two([(&mut one.state, now, place), (&mut other.state, other_now, other_place)]);
+        }
+        one.copy(later, place_later);
+        other.copy(other_later, other_place_later);
+    }
+
+    /// Copies and adds the bytes that belong to a packet that was begun. Returns the others: as many bytes as places.
+    #[inline]
+    fn fill_packet<'b, 'o>(&mut self, bytes: &'b [u8], out: &'o mut [u8]) -> (&'b [u8], &'o mut [u8]) {
+        // The lengths are compared here, because the loops rely on them.
+        let length = bytes.len().min(out.len());
+        let first = if self.filled == 0 { 0 } else { length.min(PACKET - self.filled) };
+        let (begin, rest) = bytes[..length].split_at(first);
+        let (out_begin, out_rest) = out[..length].split_at_mut(first);
+        out_begin.copy_from_slice(begin);
+        self.update(out_begin);
+        (rest, out_rest)
     }
 
     /// The hash of all bytes.
@@ -149,6 +178,22 @@ impl Vectors {
 #[derive(Clone, Copy)]
 struct Packet(__m256i);
 
+/// Copies a packet from `from` to `to`.
+///
+/// # Safety
+/// The CPU has AVX2. A whole packet can be read at `from` and written at `to`.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn copy_packet(from: *const u8, to: *mut u8) -> __m256i {
+    // SAFETY: the caller makes sure of it. Volatile, so that the bytes are loaded once: another process may change them
+    // before they are loaded again, and then the hash would not be that of the copy.
+    unsafe {
+        let packet = from.cast::<Packet>().read_volatile().0;
+        _mm256_storeu_si256(to.cast(), packet);
+        packet
+    }
+}
+
 /// Copies whole packets, and adds the copies to the state of a hash.
 ///
 /// # Safety
@@ -158,13 +203,7 @@ unsafe fn copy_packets(state: &mut [[u64; 4]; 4], bytes: &[u8], out: &mut [u8]) 
     let mut vectors = Vectors::load(state);
     let (from, to, end) = (bytes.as_ptr(), out.as_mut_ptr(), bytes.len());
     // SAFETY: a whole packet begins at `at` in both slices, as the caller of this closure makes sure.
-    let mut copy = |at: usize| unsafe {
-        // Volatile, so that the bytes are loaded once: another process may change them before they are loaded again, and
-        // then the hash would not be that of the copy.
-        let packet = from.add(at).cast::<Packet>().read_volatile().0;
-        _mm256_storeu_si256(to.add(at).cast(), packet);
-        vectors.add(packet);
-    };
+    let mut copy = |at: usize| vectors.add(unsafe { copy_packet(from.add(at), to.add(at)) });
     let mut at = 0;
     // The processor's own prefetching ends at each page. Nothing behind the record is prefetched.
     while at + AHEAD < end {
@@ -178,4 +217,37 @@ unsafe fn copy_packets(state: &mut [[u64; 4]; 4], bytes: &[u8], out: &mut [u8]) 
         at += PACKET;
     }
     vectors.store(state);
+}
+
+/// Does what [`copy_packets`] does, for two hashes at once.
+///
+/// # Safety
+/// The CPU has AVX2. All four slices have the same length, which is a multiple of a packet.
+#[target_feature(enable = "avx2")]
+unsafe fn copy_packets_of_two(two: [(&mut [[u64; 4]; 4], &[u8], &mut [u8]); 2]) {
+    let [(state, bytes, out), (other_state, other_bytes, other_out)] = two;
+    let (mut vectors, mut other_vectors) = (Vectors::load(state), Vectors::load(other_state));
+    let (from, to, end) = (bytes.as_ptr(), out.as_mut_ptr(), bytes.len());
+    let (other_from, other_to) = (other_bytes.as_ptr(), other_out.as_mut_ptr());
+    // SAFETY: a whole packet begins at `at` in all slices, as the caller of this closure makes sure.
+    let mut copy = |at: usize| unsafe {
+        let packet = copy_packet(from.add(at), to.add(at));
+        let other_packet = copy_packet(other_from.add(at), other_to.add(at));
+        vectors.add(packet);
+        other_vectors.add(other_packet);
+    };
+    let mut at = 0;
+    while at + AHEAD < end {
+        prefetch::address(from.wrapping_add(at + AHEAD));
+        prefetch::address(other_from.wrapping_add(at + AHEAD));
+        copy(at);
+        copy(at + PACKET);
+        at += 2 * PACKET;
+    }
+    while at < end {
+        copy(at);
+        at += PACKET;
+    }
+    vectors.store(state);
+    other_vectors.store(other_state);
 }

@@ -8,7 +8,7 @@ use crate::bytes;
 use crate::cx::Cx;
 use crate::cx::Stop;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Decoded, Way};
+use crate::format::{Decoded, Undecoded, Way};
 use crate::shard::Source;
 use crate::storage::ReadOp;
 use crate::storage::fetch::{Fetch, fetch};
@@ -355,14 +355,60 @@ impl Plan<'_> {
 
 /// Reads records whose bytes are mapped or in memory.
 fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
-    for i in 0..jobs.len() {
+    let prefetch = |jobs: &[Job<'_, '_, '_>], i: usize| {
         if let Some((next, _)) = jobs.get(i + BYTES_AHEAD) {
             next.prefetch();
         }
+    };
+    let mut i = 0;
+    while i < jobs.len() {
+        prefetch(jobs, i);
+        if let [one, other, ..] = &mut jobs[i..]
+            && one.1.len() >= one.0.source.two_at_once_from
+            && fill_two(one, other, cx)
+        {
+            prefetch(jobs, i + 1);
+            i += 2;
+            continue;
+        }
         let (plan, place) = &mut jobs[i];
         fill(plan, place, By::Map, cx).map_err(|e| plan.attribute(e))?;
+        i += 1;
     }
     Ok(())
+}
+
+/// Reads two records at once. False: that is not possible, or something is wrong with one of them. Then they must be read
+/// one by one.
+fn fill_two(one: &mut Job<'_, '_, '_>, other: &mut Job<'_, '_, '_>, cx: &Cx<'_>) -> bool {
+    let ((plan, place), (other_plan, other_place)) = (one, other);
+    let source = plan.source;
+    if !std::ptr::eq(source, other_plan.source) || other_place.len() < source.two_at_once_from {
+        return false;
+    }
+    let (
+        PlannedRead::Stored(Way::Alone { stored: range, .. }),
+        PlannedRead::Stored(Way::Alone { stored: other_range, .. }),
+    ) = (&plan.place, &other_plan.place)
+    else {
+        return false;
+    };
+    let Some(mapped) = source.mapped() else { return false };
+    let borrow = |range: &Range<u64>| {
+        let length = usize::try_from(range.end.saturating_sub(range.start)).ok()?;
+        mapped.borrow(range.start, length).ok()?
+    };
+    let (Some(borrowed), Some(other_borrowed)) = (borrow(range), borrow(other_range)) else { return false };
+    let two = [
+        Undecoded { record: plan.record, at: range.start, bytes: borrowed.bytes(), out: place },
+        Undecoded {
+            record: other_plan.record,
+            at: other_range.start,
+            bytes: other_borrowed.bytes(),
+            out: other_place,
+        },
+    ];
+    source.table.decode_two_into(two, cx) && borrowed.is_intact() && other_borrowed.is_intact()
 }
 
 /// The stored bytes of the chunks that are not in memory, from all files together. The plans are sorted by file.

@@ -260,6 +260,19 @@ impl Borrowed<'_> {
         }
     }
 
+    /// Whether a result that was computed from the bytes, and that a checksum covers, can be trusted. If not, they must be
+    /// read in another way.
+    #[inline]
+    pub fn is_intact(&self) -> bool {
+        match self {
+            Borrowed::Memory(_) => true,
+            #[cfg(target_os = "linux")]
+            Borrowed::Mapped(range) => range.is_intact(true, true).unwrap_or(false),
+            #[cfg(target_os = "linux")]
+            Borrowed::Cached(range) => range.is_intact(true, true).unwrap_or(false),
+        }
+    }
+
     /// The result of `act` on the bytes. If the mapped file was truncated or failed meanwhile, `act` is called again
     /// with the bytes of a positional read. `is_verified`: `act` fails on bytes that are not those of the file.
     #[inline]

@@ -129,7 +129,7 @@ fn mismatch(what: &'static str, at: u64, expected: u64, found: u64) -> Error {
 }
 
 /// The parts of a chunk's header and data between block headers. Ends early if `stored` does.
-struct Pieces<'a> {
+pub(super) struct Pieces<'a> {
     stored: &'a [u8],
     at: u64,
     skipped: u64,
@@ -140,6 +140,12 @@ impl<'a> Pieces<'a> {
     fn new(begin: u64, stored: &'a [u8], range: Range<u64>) -> Self {
         let at = block::place_of(begin, range.start).unwrap_or(u64::MAX);
         Pieces { stored, at, skipped: begin, left: range.end.saturating_sub(range.start) }
+    }
+
+    /// The data of a chunk that lies in one block.
+    pub(super) fn of_one(bytes: &'a [u8]) -> Self {
+        // As if they were at the beginning of a block, behind its header.
+        Pieces { stored: bytes, at: BLOCK_HEADER, skipped: BLOCK_HEADER, left: bytes.len() as u64 }
     }
 }
 
@@ -237,7 +243,7 @@ impl<'a> ChunkView<'a> {
     }
 
     /// The parts of the data between block headers.
-    pub(super) fn data_pieces(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn data_pieces(&self) -> Pieces<'a> {
         self.pieces(0..self.header.data_size)
     }
 

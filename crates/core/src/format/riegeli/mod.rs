@@ -28,6 +28,7 @@ pub mod stream;
 pub mod table;
 pub mod transpose_decode;
 pub mod transpose_encode;
+mod two;
 pub mod walk;
 pub mod words;
 pub mod writer;

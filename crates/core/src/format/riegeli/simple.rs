@@ -6,7 +6,7 @@
 //!
 //! Sizes and values are compressed separately. A compressed part begins with its decompressed size.
 
-use super::chunk::{ChunkView, Header};
+use super::chunk::{ChunkView, Header, kind};
 use crate::budget::Held;
 use crate::bytes::{self, Cursor, MAX_VARINT64, put_varint};
 use crate::codec::{Codec, Compression, Passed};
@@ -182,6 +182,21 @@ pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<
     }
     let (blob, begin) = stored_values(chunk, &parts, cx)?;
     parts.codec.decompress_paced(&blob[begin..], out, cx)
+}
+
+/// Where the only record of a chunk begins in its data, if it is stored uncompressed and has that size. The block headers
+/// are right then. The hash of the data is not verified.
+pub fn begin_of_one(chunk: &ChunkView<'_>, size: usize, cx: &Cx<'_>) -> Result<Option<usize>> {
+    if chunk.header.kind != kind::SIMPLE {
+        return Ok(None);
+    }
+    chunk.check_data_blocks()?;
+    let parts = parts(chunk, cx)?;
+    if parts.codec != Codec::None || parts.values.end - parts.values.start != size as u64 {
+        return Ok(None);
+    }
+    check_one(chunk, &parts, size, cx)?;
+    Ok(usize::try_from(parts.values.start).ok())
 }
 
 /// Checks that a chunk whose hash was verified holds one record of that size.

@@ -26,9 +26,30 @@ const MOST_SIZE_BYTES: usize = 9;
 /// A chunk with the expected layout.
 pub struct Lone<'a> {
     header: &'a [u8; HEADER],
-    data: &'a [u8],
+    /// The data: a few bytes, and the record.
+    pub data: &'a [u8],
     /// Where the record begins in the chunk.
     pub record: usize,
+}
+
+impl Lone<'_> {
+    /// Whether the hash of the header is right.
+    #[inline]
+    pub fn has_sound_header(&self) -> bool {
+        highway::hash(&self.header[8..]) == bytes::u64_le(self.header, 0)
+    }
+
+    /// The hash of the data, as the header has it.
+    #[inline]
+    pub fn data_hash(&self) -> u64 {
+        bytes::u64_le(self.header, 16)
+    }
+
+    /// Where the record begins in the data.
+    #[inline]
+    pub fn record_in_data(&self) -> usize {
+        self.record - HEADER
+    }
 }
 
 /// Checks whether the chunk that begins at `begin` is whole, has no block header in it, and holds one record of `size`
@@ -63,25 +84,24 @@ pub fn find(begin: u64, stored: &[u8], size: usize) -> Option<Lone<'_>> {
 /// undefined.
 #[inline]
 pub fn decode(begin: u64, stored: &[u8], checksums: bool, out: &mut [u8]) -> bool {
-    let Some(Lone { header, data, record }) = find(begin, stored, out.len()) else { return false };
-    let record = record - HEADER;
+    let Some(lone) = find(begin, stored, out.len()) else { return false };
+    let (before, content) = lone.data.split_at(lone.record_in_data());
     if !checksums {
-        out.copy_from_slice(&data[record..]);
+        out.copy_from_slice(content);
         return true;
     }
-    if highway::hash(&header[8..]) != bytes::u64_le(header, 0) {
+    if !lone.has_sound_header() {
         return false;
     }
-    let (before, content) = data.split_at(record);
-    let found = if data.len() <= TINY {
-        copy_tiny(data, record, out)
+    let found = if lone.data.len() <= TINY {
+        copy_tiny(lone.data, before.len(), out)
     } else {
         let mut hasher = CopyHasher::new();
         hasher.update(before);
         hasher.copy(content, out);
         hasher.finish()
     };
-    found == bytes::u64_le(header, 16)
+    found == lone.data_hash()
 }
 
 /// Copies `data`, which has at most [`TINY`] bytes, from `from` on to `out`, and hashes the copy of all of it.

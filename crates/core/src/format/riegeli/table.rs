@@ -10,11 +10,12 @@ use super::chunk::{CHUNK_HEADER, ChunkView};
 use super::compact::Compact;
 use super::entries::{Entry, EntrySum};
 use super::single;
+use super::two;
 use super::words::{Words, WordsWriter};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, TableHome, Way};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, TableHome, Undecoded, Way};
 use std::ops::Range;
 
 /// A size in a table is trusted up to this: a caller allocates memory for it before the chunk is read.
@@ -340,6 +341,15 @@ impl Table for ChunkTable {
             return Ok(());
         }
         self.view(at, stored, 1, self.options.checksums)?.decode_one(out, cx)
+    }
+
+    fn two_at_once_from(&self) -> Option<usize> {
+        // Without hashes there is nothing to wait for.
+        self.options.checksums.then_some(two::LEAST)
+    }
+
+    fn decode_two_into(&self, two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> bool {
+        self.options.checksums && two::decode(two, cx)
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
