@@ -70,6 +70,8 @@ impl Reader {
         };
         let least = (items.len() as u64 * PIECE / cost.max(1)) as usize;
         let size = items.len().div_ceil(PIECES * (helpers + 1)).max(least).clamp(1, LISTEN_ITEMS);
+        // Some formats read two records faster than one after the other. A few items are better shared one by one.
+        let size = if items.len() >= 4 * (helpers + 1) { size.next_multiple_of(2) } else { size };
         let pieces = Mutex::new(items.chunks_mut(size).enumerate());
         let (team, budget) = (Team::default(), cx.budget);
         let work_on = |cx: &Cx<'_>| {
