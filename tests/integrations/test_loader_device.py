@@ -78,6 +78,9 @@ class Event:
     def __init__(self, device: Device) -> None:
         self._device, self._place = device, len(device.copies)
 
+    def query(self) -> bool:
+        return self._device.made >= self._place
+
     def synchronize(self) -> None:
         device = self._device
         with device.lock:
@@ -132,9 +135,9 @@ class Device:
     def consumer(self) -> str:
         return self.stream
 
-    def let_wait(self, stream: str, event: Event, tensors: list[Any]) -> None:
+    def let_wait(self, event: Event, tensors: list[Any]) -> None:
         event.synchronize()
-        self.waits.append((stream, event))
+        self.waits.append((self.stream, event))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 import warnings
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, pairwise
 from queue import SimpleQueue
@@ -72,6 +72,7 @@ class Cuda:
     def __init__(self, device: Any) -> None:
         self.device = device
         self.stream = torch.cuda.Stream(device)
+        self._consumer: tuple[int, Any] = (-1, None)
 
     def use_stream(self) -> None:
         """Lets all following operations of this thread run on the stream of the copies."""
@@ -92,15 +93,28 @@ class Cuda:
         event.record(self.stream)
         return event
 
-    def consumer(self) -> Any:
-        """The stream that is current in this thread."""
-        return torch.cuda.current_stream(self.device)
+    def consumer(self) -> int:
+        """The number of the stream that is current in this thread."""
+        return _number_of_stream(self.device.index)
 
-    def let_wait(self, stream: Any, event: Any, tensors: list[Any]) -> None:
-        """The consumer's stream waits for the event. The tensors are not freed before that stream has used them."""
+    def let_wait(self, event: Any, tensors: list[Any]) -> None:
+        """The stream that is current in this thread waits for the event. The tensors are not freed before that stream has
+        used them."""
+        number, stream = self._consumer
+        if number != (current := self.consumer()):
+            stream = torch.cuda.current_stream(self.device)
+            self._consumer = (current, stream)
         stream.wait_event(event)
         for tensor in tensors:
             tensor.record_stream(stream)
+
+
+def _number(index: int) -> int:
+    return int(torch.cuda.current_stream(index).cuda_stream)
+
+
+_number_of_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _number)
+"""What PyTorch's own generated code calls. Making an object for a stream takes longer than the rest of a small batch."""
 
 
 class Copied(NamedTuple):
@@ -138,7 +152,7 @@ class CopyStream:
         """The batch, for the stream that is current in the consumer's thread."""
         if isinstance(copied, _Part):
             return copied.deliver(self.cuda)
-        self.cuda.let_wait(self.cuda.consumer(), copied.event, copied.tensors)
+        self.cuda.let_wait(copied.event, copied.tensors)
         return copied.value
 
 
@@ -153,7 +167,8 @@ class _Pinned:
 
     def wait(self) -> None:
         """Waits for the end of the last copy from this memory."""
-        if self.event is not None:
+        # To wait lets other threads have the interpreter's lock, and it takes long to get it back.
+        if self.event is not None and not self.event.query():
             self.event.synchronize()
 
     def reserve(self, size: int) -> None:
@@ -226,7 +241,9 @@ class DeviceMaker(Maker):
             memory.reserve(reserve)
             memory, offsets = read_into(self._plan.records, positions, memory, partial(self._larger, count, reserve))
             if len(offsets) > 1:
-                copy = _Copy(memory, offsets, self._form, self._batches(number, offsets))
+                batches = self._batches(number, offsets)
+                end = memory.write(_after(offsets[-1]), offsets, batches) if reserve else offsets[-1]
+                copy = _Copy(memory, end, offsets, self._form, batches)
                 self._copies.put(copy)
                 return copy
         except BaseException:
@@ -273,6 +290,7 @@ class _Copy:
     __slots__ = (
         "_batches",
         "_block",
+        "_end",
         "_error",
         "_event",
         "_form",
@@ -284,13 +302,13 @@ class _Copy:
         "nbytes",
     )
 
-    def __init__(self, memory: _Pinned, offsets: array[int], form: Form, batches: list[range]) -> None:
+    def __init__(self, memory: _Pinned, end: int, offsets: array[int], form: Form, batches: list[range]) -> None:
         self._memory: _Pinned | None = memory
-        self._offsets, self._form, self._batches = offsets, form, batches
+        self._end, self._offsets, self._form, self._batches = end, offsets, form, batches
         self.nbytes = offsets[-1]
         self._block: Any = None
         self._event: Any = None
-        self._stream: Any = None
+        self._stream: int | None = None
         self._values: list[tuple[Any, Any]] | None = None
         self._error: BaseException | None = None
         self._started = threading.Lock()
@@ -300,11 +318,8 @@ class _Copy:
         memory, self._memory = self._memory, None
         assert memory is not None
         try:
-            end = self.nbytes
-            if self._form != "tensors":
-                end = memory.write(_after(end), self._offsets, self._batches)
-            self._block = cuda.empty(end)
-            self._block.copy_(memory.tensor[:end], non_blocking=True)
+            self._block = cuda.empty(self._end)
+            self._block.copy_(memory.tensor.narrow(0, 0, self._end), non_blocking=True)
             self._event = memory.event = cuda.record()
         except BaseException as error:
             self._error = error
@@ -322,7 +337,7 @@ class _Copy:
             self._values = self._opened()
         stream = cuda.consumer()
         if stream != self._stream:  # most consumers have one stream
-            cuda.let_wait(stream, self._event, [self._block])
+            cuda.let_wait(self._event, [self._block])
             self._stream = stream
         data, offsets = self._values[number]
         if data.storage_offset() % _ALIGNMENT:
@@ -337,12 +352,14 @@ class _Copy:
         with self._started:
             if self._error is not None:
                 raise self._take_error()
-        ends = [self._offsets[batch.stop] for batch in self._batches]
-        data = self._block[: self.nbytes].split([end - begin for begin, end in pairwise([0, *ends])])
+        ends = [0, *(self._offsets[batch.stop] for batch in self._batches)]
+        sizes = [end - begin for begin, end in pairwise(ends)]
         if self._form == "tensors":
-            return [(of_batch, None) for of_batch in data]
-        offsets = self._block[_after(self.nbytes) :].view(torch.int64)
-        return list(zip(data, offsets.split([len(batch) + 1 for batch in self._batches]), strict=True))
+            return [(data, None) for data in self._block.split_with_sizes(sizes)]
+        after = _after(self.nbytes)
+        *data, _, numbers = self._block.split_with_sizes([*sizes, after - self.nbytes, self._end - after])
+        offsets = numbers.view(torch.int64).split_with_sizes([len(batch) + 1 for batch in self._batches])
+        return list(zip(data, offsets, strict=True))
 
     def _take_error(self) -> BaseException:
         """Returns the error. Its traceback refers to this copy, so the copy must not keep it."""
