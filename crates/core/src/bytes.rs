@@ -6,7 +6,9 @@
 use crate::budget::Held;
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::memory;
 use std::alloc::Layout;
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Bytes copied between two interruption checks.
@@ -47,12 +49,13 @@ pub fn zeroed(what: &'static str, length: u64) -> Result<Vec<u8>> {
     let layout = Layout::array::<u8>(size).map_err(|_| no_memory(what, length))?;
     // SAFETY: the layout has a non-zero size. `alloc_zeroed`, unlike writing zeros, leaves pages untouched until they
     // are used.
-    let memory = unsafe { std::alloc::alloc_zeroed(layout) };
-    if memory.is_null() {
+    let zeros = unsafe { std::alloc::alloc_zeroed(layout) };
+    if zeros.is_null() {
         return Err(no_memory(what, length));
     }
+    memory::expect_written(zeros, size);
     // SAFETY: allocated by the global allocator with the layout of `size` bytes, all of which are zero.
-    Ok(unsafe { Vec::from_raw_parts(memory, size, size) })
+    Ok(unsafe { Vec::from_raw_parts(zeros, size, size) })
 }
 
 /// An empty buffer with room for `length` bytes, or an error if there is not enough memory.
@@ -60,13 +63,31 @@ pub fn reserved(what: &'static str, length: u64) -> Result<Vec<u8>> {
     let mut buffer = Vec::new();
     let reserved = buffer.try_reserve_exact(in_memory(what, length)?);
     reserved.map_err(|_| no_memory(what, length))?;
+    expect_filled(&mut buffer);
     Ok(buffer)
 }
 
 /// Makes room in a buffer for `length` bytes in total. Returns an error if there is not enough memory.
 pub fn reserve_bytes(what: &'static str, buffer: &mut Vec<u8>, length: u64) -> Result<()> {
     let more = in_memory(what, length)?.saturating_sub(buffer.len());
-    buffer.try_reserve(more).map_err(|_| no_memory(what, length))
+    reserve(buffer, more).map_err(|_| no_memory(what, length))
+}
+
+/// Makes room in a buffer for `more` additional bytes.
+#[inline]
+pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> std::result::Result<(), TryReserveError> {
+    let before = buffer.capacity();
+    buffer.try_reserve(more)?;
+    if buffer.capacity() != before {
+        expect_filled(buffer);
+    }
+    Ok(())
+}
+
+/// Call this when memory was allocated that will be filled.
+fn expect_filled(buffer: &mut Vec<u8>) {
+    let room = buffer.spare_capacity_mut();
+    memory::expect_written(room.as_mut_ptr().cast(), room.len());
 }
 
 /// Makes room in a full buffer that grows as data arrives. Doubles its capacity, up to `most` bytes in total, and
@@ -83,12 +104,14 @@ pub fn grow_as_filled(
     }
     let wanted = before.saturating_mul(2).max(FIRST_ROOM).min(most);
     held.grow((wanted - before) as u64)?;
-    buffer.try_reserve_exact(wanted - buffer.len()).map_err(|_| no_memory(what, wanted as u64))
+    buffer.try_reserve_exact(wanted - buffer.len()).map_err(|_| no_memory(what, wanted as u64))?;
+    expect_filled(buffer);
+    Ok(())
 }
 
 /// Makes room in a buffer for `more` additional bytes. Returns an error if there is not enough memory.
 pub fn reserve_more(what: &'static str, buffer: &mut Vec<u8>, more: usize) -> Result<()> {
-    buffer.try_reserve(more).map_err(|_| no_memory(what, buffer.len() as u64 + more as u64))
+    reserve(buffer, more).map_err(|_| no_memory(what, buffer.len() as u64 + more as u64))
 }
 
 /// A copy of bytes whose number comes from a file or a caller. Runs interruption checks.

@@ -37,7 +37,7 @@ impl Group {
     #[cold]
     fn grow(&mut self, bytes: usize) -> Result<()> {
         let no_memory = |_| bytes::no_memory("a record to be written", bytes as u64);
-        self.bytes.try_reserve(bytes).map_err(no_memory)?;
+        bytes::reserve(&mut self.bytes, bytes).map_err(no_memory)?;
         self.ends.try_reserve(1).map_err(no_memory)
     }
 
