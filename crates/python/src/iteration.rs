@@ -21,12 +21,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The largest batch that is read ahead, in records and in (approximate) bytes. It fits into the processor's cache
-/// until it is delivered, and is enough work for several threads if it has to be decompressed.
-const MOST: (u64, u64) = (512, 1 << 20);
-/// Several large records are read ahead, up to this many bytes: more than one thread can read them, and one thread can
-/// verify two at once.
-const LARGE: (u64, u64) = (4, 8 << 20);
+/// The largest batch that is read ahead, in records and in (approximate) bytes. It stays in the processor's cache until it
+/// is delivered, and from 4 KB a record on it is enough work to wake another thread.
+const MOST: (u64, u64) = (512, 4 << 20);
+/// Two larger records are read ahead together if they have at most so many bytes: one for each of two threads.
+const TWO_LARGE: u64 = 8 << 20;
 /// The largest batch if records share chunks. A chunk is decompressed whole by one thread, so several threads need a
 /// batch of several chunks.
 const MOST_GROUPED: (u64, u64) = (4096, 8 << 20);
@@ -121,8 +120,8 @@ impl RecordsIterator {
                 let is_worth_it =
                     group.is_some_and(|records| records.saturating_mul(2 * mean) <= MOST_GROUPED.1);
                 let (most_records, most_bytes) = if is_worth_it { MOST_GROUPED } else { MOST };
-                let large = LARGE.0.min(LARGE.1 / mean);
-                state.ahead = (2 * state.ahead).min(most_records).min((most_bytes / mean).max(large)).max(1);
+                let two = (TWO_LARGE / mean).min(2);
+                state.ahead = (2 * state.ahead).min(most_records).min((most_bytes / mean).max(two)).max(1);
                 state.next = until;
                 state.announced.go_on(py, &self.reader, &self.view, until, mean);
             }
