@@ -123,7 +123,7 @@ def identical(options: Options) -> bool:
     if given.get("codec") == "brotli":
         # The two lowest levels compress each write by itself. The next two end a block where a group ends, sometimes.
         least = 2 if given.get("group_size", 1) == 1 else 4
-        return given.get("level", 6) >= least and given.get("window_log", 22) >= 20
+        return bool(given.get("level", 6) >= least and given.get("window_log", 22) >= 20)
     return given.get("codec") == "none"
 
 

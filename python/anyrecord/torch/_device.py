@@ -98,8 +98,8 @@ class Cuda:
         return _number_of_stream(self.device.index)
 
     def let_wait(self, event: Any, tensors: list[Any]) -> None:
-        """The stream that is current in this thread waits for the event. The tensors are not freed before that stream has
-        used them."""
+        """The stream that is current in this thread waits for the event. The tensors are not freed before that stream
+        has used them."""
         number, stream = self._consumer
         if number != (current := self.consumer()):
             stream = torch.cuda.current_stream(self.device)
@@ -114,7 +114,8 @@ def _number(index: int) -> int:
 
 
 _number_of_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _number)
-"""What PyTorch's own generated code calls. Making an object for a stream takes longer than the rest of a small batch."""
+"""What PyTorch's own generated code calls. To make an object for a stream takes longer than the rest of a small
+batch."""
 
 
 class Copied(NamedTuple):

@@ -18,10 +18,12 @@ const AHEAD: usize = 2048;
 /// length as 32 bits.
 const SAVED: usize = 4 * 4 * 8 + PACKET + 4;
 
+/// The vectors `v0`, `v1`, `mul0` and `mul1` of the algorithm.
+type State = [[u64; 4]; 4];
+
 /// As the outer one. There is one only if the CPU has AVX2.
 pub struct CopyHasher {
-    /// The vectors `v0`, `v1`, `mul0` and `mul1` of the algorithm.
-    state: [[u64; 4]; 4],
+    state: State,
     packet: [u8; PACKET],
     /// How many bytes of the packet are there. Less than all.
     filled: usize,
@@ -131,7 +133,7 @@ impl CopyHasher {
     }
 }
 
-/// The vectors of the algorithm, in registers.
+/// A state in registers.
 struct Vectors {
     v0: __m256i,
     v1: __m256i,
@@ -142,7 +144,7 @@ struct Vectors {
 impl Vectors {
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn load(state: &[[u64; 4]; 4]) -> Self {
+    fn load(state: &State) -> Self {
         // SAFETY: all are four words.
         let [v0, v1, mul0, mul1] =
             [0, 1, 2, 3].map(|i| unsafe { _mm256_loadu_si256(state[i].as_ptr().cast()) });
@@ -151,7 +153,7 @@ impl Vectors {
 
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn store(self, state: &mut [[u64; 4]; 4]) {
+    fn store(self, state: &mut State) {
         for (words, vector) in state.iter_mut().zip([self.v0, self.v1, self.mul0, self.mul1]) {
             // SAFETY: `words` are four words.
             unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), vector) };
@@ -199,7 +201,7 @@ unsafe fn copy_packet(from: *const u8, to: *mut u8) -> __m256i {
 /// # Safety
 /// The CPU has AVX2. Both slices have the same length, which is a multiple of a packet.
 #[target_feature(enable = "avx2")]
-unsafe fn copy_packets(state: &mut [[u64; 4]; 4], bytes: &[u8], out: &mut [u8]) {
+unsafe fn copy_packets(state: &mut State, bytes: &[u8], out: &mut [u8]) {
     let mut vectors = Vectors::load(state);
     let (from, to, end) = (bytes.as_ptr(), out.as_mut_ptr(), bytes.len());
     // SAFETY: a whole packet begins at `at` in both slices, as the caller of this closure makes sure.
@@ -224,7 +226,7 @@ unsafe fn copy_packets(state: &mut [[u64; 4]; 4], bytes: &[u8], out: &mut [u8]) 
 /// # Safety
 /// The CPU has AVX2. All four slices have the same length, which is a multiple of a packet.
 #[target_feature(enable = "avx2")]
-unsafe fn copy_packets_of_two(two: [(&mut [[u64; 4]; 4], &[u8], &mut [u8]); 2]) {
+unsafe fn copy_packets_of_two(two: [(&mut State, &[u8], &mut [u8]); 2]) {
     let [(state, bytes, out), (other_state, other_bytes, other_out)] = two;
     let (mut vectors, mut other_vectors) = (Vectors::load(state), Vectors::load(other_state));
     let (from, to, end) = (bytes.as_ptr(), out.as_mut_ptr(), bytes.len());

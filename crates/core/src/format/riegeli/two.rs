@@ -25,7 +25,7 @@ pub fn decode(two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> bool {
         }
         CopyHasher::copy_two([one.take(count), other.take(count)]);
     }
-    one.is_finished(cx) && other.is_finished(cx)
+    one.copy_rest(cx) && other.copy_rest(cx)
 }
 
 /// One of the two.
@@ -90,7 +90,7 @@ impl<'s, 'o> Half<'s, 'o> {
 
     /// Copies what is left. Returns whether the record is whole and the hash is right.
     #[inline]
-    fn is_finished(mut self, cx: &Cx<'_>) -> bool {
+    fn copy_rest(mut self, cx: &Cx<'_>) -> bool {
         let mut pace = cx.pace();
         loop {
             match self.available() {

@@ -71,7 +71,7 @@ fn damage_in_either_record_is_found() {
     cx::with_default(|cx| {
         let (table, records) = (table(&*storage, &ReadOptions::default(), cx), records());
         let other = (4, stored(&*storage, &*table, 4, cx));
-        for i in 0..SIZES.len() {
+        for (i, record) in records.iter().enumerate().take(SIZES.len()) {
             let sound = stored(&*storage, &*table, i as u64, cx);
             // Bytes of the header, of the block headers and of the record.
             for at in (0..sound.1.len())
@@ -81,10 +81,9 @@ fn damage_in_either_record_is_found() {
             {
                 let mut damaged = sound.clone();
                 damaged.1[at] ^= 1;
-                let is_noticed = |one: Option<[Vec<u8>; 2]>, number: usize| {
-                    // A block header after the record belongs to no record.
-                    one.is_none_or(|outs| outs[number] == records[i])
-                };
+                // A block header after the record belongs to no record.
+                let is_noticed =
+                    |one: Option<[Vec<u8>; 2]>, number: usize| one.is_none_or(|outs| outs[number] == *record);
                 let first = two(&*table, [i, other.0], [&damaged, &other.1], cx);
                 assert!(is_noticed(first, 0), "byte {at} of {i}");
                 let second = two(&*table, [other.0, i], [&other.1, &damaged], cx);
