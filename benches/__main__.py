@@ -48,6 +48,7 @@ BENCHMARKS = {
 BY_NAME_ONLY = {
     "accelerators",
     "beam",
+    "durable",
     "first_epoch",
     "gpu",
     "loaders",

@@ -99,12 +99,13 @@ pub fn expect_written(start: *mut u8, size: usize) {
     }
 }
 
-/// Gets huge pages for records that are allocated one by one, if they are as large together as a block that gets them.
+/// Gets huge pages for records that are allocated one by one, if they are larger together than what the allocator keeps
+/// when it is freed.
 ///
 /// The kernel gives a huge page only where nothing was written yet, and an allocator writes in front of each record. So
 /// the pages are requested before the records are allocated, for what the allocator is going to cut them from.
 pub struct HugePages {
-    /// How many bytes of the records that follow have them. None: the records are too small together.
+    /// How many bytes of the prepared memory are left. None: the records are too small together.
     prepared: Option<usize>,
 }
 

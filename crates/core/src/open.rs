@@ -184,11 +184,11 @@ impl Opener {
             let storage = Buffered::new(&*file.opened.storage, &file.pieces[..file.filled]);
             let (format, table) =
                 Source::read_table(&storage, file.location, file.format, &self.options, cx)?;
-            Ok(Source::new(file.opened.clone(), format, table, &self.options))
+            Source::new(file.opened.clone(), format, table, &self.options)
         })?;
         let mut sources = sources.into_iter();
         let source = |file: PendingFile<'_>| match file.state {
-            TableState::Done(format, table) => Ok(Source::new(file.opened, format, table, &self.options)),
+            TableState::Done(format, table) => Source::new(file.opened, format, table, &self.options),
             TableState::Trying | TableState::Alone => sources.next().ok_or_else(Error::cancellation),
         };
         opening.into_iter().map(source).collect()

@@ -50,7 +50,7 @@ impl Source {
     ) -> Result<Self> {
         let opened = location.open(options.io, first_part(location, format), cx)?;
         let (format, table) = Source::read_table(&Buffered::of(&opened), location, format, options, cx)?;
-        Ok(Source::new(opened, format, table, options))
+        Source::new(opened, format, table, options)
     }
 
     /// Detects the format unless it is given, and reads the table.
@@ -91,16 +91,16 @@ impl Source {
         format: &'static Format,
         table: Box<dyn Table>,
         options: &ReadOptions,
-    ) -> Self {
+    ) -> Result<Self> {
         // The table is read, so these bytes are not needed any more.
         let opened = opened.without_part();
         let is_packed = table.describe().codec.is_none_or(|codec| codec != "none");
         let has_table_in_memory = options.table == TableHome::Memory;
         let once = options.checksums && options.once;
-        let table = if once { VerifyOnce::of(table, opened.storage.clone()) } else { table };
+        let table = if once { VerifyOnce::of(table, opened.storage.clone())? } else { table };
         let is_verified = options.checksums && !once;
         let two_at_once_from = table.two_at_once_from().filter(|_| !is_packed).unwrap_or(usize::MAX);
-        Source { opened, format, table, is_packed, has_table_in_memory, is_verified, two_at_once_from }
+        Ok(Source { opened, format, table, is_packed, has_table_in_memory, is_verified, two_at_once_from })
     }
 
     /// The bytes.

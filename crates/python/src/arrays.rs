@@ -51,7 +51,12 @@ static NUMPY: PyOnceLock<Numpy> = PyOnceLock::new();
 /// Loads numpy. Call it before arrays are made.
 #[inline]
 pub fn prepare(py: Python<'_>) -> PyResult<()> {
-    NUMPY.get_or_try_init(py, || load(py)).map(|_| ())
+    if NUMPY.get(py).is_none() {
+        // Loading lets other threads run. If one of them forked while the cell waits for a value, the child would wait
+        // for that value forever. So it is loaded first. Another thread may do the same, which does no harm.
+        let _ = NUMPY.set(py, load(py)?);
+    }
+    Ok(())
 }
 
 fn load(py: Python<'_>) -> PyResult<Numpy> {

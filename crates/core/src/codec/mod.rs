@@ -214,7 +214,7 @@ impl<'a> Pieces<'a> {
 pub struct Passed {
     /// How many bytes have come when the compressor begins to compress. It takes this for the size of everything.
     pub first: usize,
-    /// Whether the compressor is told that the input ends when it has already got all of it.
+    /// Whether the end of the input is announced by a call of its own, after the call with the last bytes.
     pub ends_later: bool,
 }
 

@@ -245,9 +245,10 @@ pub trait Table: Send + Sync {
     }
 
     /// Does what [`decode_into`](Table::decode_into) does, for two records at once. Returns false if that is not possible,
-    /// or if one of the records is damaged. What is in both `out` is then undefined.
-    fn decode_two_into(&self, _two: [Undecoded<'_, '_>; 2], _cx: &Cx<'_>) -> bool {
-        false
+    /// or if one of the records is damaged. What is in both `out` is then undefined. The only errors are those of the
+    /// interruption check.
+    fn decode_two_into(&self, _two: [Undecoded<'_, '_>; 2], _cx: &Cx<'_>) -> Result<bool> {
+        Ok(false)
     }
 
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.

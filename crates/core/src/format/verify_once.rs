@@ -5,6 +5,7 @@
 //! through a memory map before the system updates the times of the file.
 
 use super::{Chunk, Decoded, Description, Table, Undecoded, Way};
+use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -14,8 +15,8 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// How many reads of verified chunks there are between two looks at the file's times. A look is a system call, which
-/// would take longer than the read of a small record.
+/// How many reads of single verified records of a file there are between two looks at its times. A look is a system call,
+/// which would take longer than the read of a small record.
 const READS_BETWEEN_LOOKS: u32 = 64;
 const BITS: u64 = u64::BITS as u64;
 
@@ -24,46 +25,60 @@ pub struct VerifyOnce {
     table: Box<dyn Table>,
     storage: Arc<dyn Storage>,
     verified: Vec<AtomicU64>,
-    reads: AtomicU32,
+    reads: Reads,
     /// The [mark](Storage::change_mark) of the file when the bits were last known to be right.
     mark: AtomicU64,
     /// How many times the bits were cleared.
     clearings: AtomicU64,
 }
 
+/// A count that has a cache line of its own: it changes with every read, and the fields beside it hardly ever.
+#[repr(align(64))]
+struct Reads(AtomicU32);
+
 impl VerifyOnce {
     /// The table of a file that is verified once.
-    pub fn of(table: Box<dyn Table>, storage: Arc<dyn Storage>) -> Box<dyn Table> {
-        // The table itself has taken more memory for each chunk.
-        let verified = (0..table.chunks().div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect();
+    pub fn of(table: Box<dyn Table>, storage: Arc<dyn Storage>) -> Result<Box<dyn Table>> {
+        let words = table.chunks().div_ceil(BITS);
+        let mut verified = bytes::list("marks of verified chunks", words)?;
+        verified.extend((0..words).map(|_| AtomicU64::new(0)));
         let mark = AtomicU64::new(storage.change_mark());
-        let (reads, clearings) = (AtomicU32::new(0), AtomicU64::new(0));
-        Box::new(VerifyOnce { table, storage, verified, reads, mark, clearings })
+        let (reads, clearings) = (Reads(AtomicU32::new(0)), AtomicU64::new(0));
+        Ok(Box::new(VerifyOnce { table, storage, verified, reads, mark, clearings }))
     }
 
     /// Whether a chunk was verified, and the file has not changed since, as far as is known.
     #[inline]
     fn is_verified(&self, chunk: u64) -> bool {
+        self.is_marked(chunk) && !self.has_changed()
+    }
+
+    /// Whether a chunk was verified since the bits were last cleared.
+    #[inline]
+    fn is_marked(&self, chunk: u64) -> bool {
         let word = self.verified.get((chunk / BITS) as usize);
-        word.is_some_and(|word| word.load(Relaxed) >> (chunk % BITS) & 1 == 1) && !self.has_changed()
+        word.is_some_and(|word| word.load(SeqCst) >> (chunk % BITS) & 1 == 1)
     }
 
     #[inline]
     fn has_changed(&self) -> bool {
         // Two threads may count as one: it does not matter when exactly the next look comes.
-        let reads = self.reads.load(Relaxed).wrapping_add(1);
-        self.reads.store(reads, Relaxed);
+        let reads = self.reads.0.load(Relaxed).wrapping_add(1);
+        self.reads.0.store(reads, Relaxed);
         reads.is_multiple_of(READS_BETWEEN_LOOKS) && self.look()
     }
 
+    /// Looks at the times of the file. Clears all bits if it changed.
     #[cold]
     fn look(&self) -> bool {
         let found = self.storage.change_mark();
-        if self.mark.swap(found, SeqCst) == found {
+        if self.mark.load(SeqCst) == found {
             return false;
         }
         self.clearings.fetch_add(1, SeqCst);
         self.verified.iter().for_each(|word| word.store(0, SeqCst));
+        // The mark comes last: whoever finds it equal finds the bits cleared.
+        self.mark.store(found, SeqCst);
         true
     }
 
@@ -119,23 +134,28 @@ impl Table for VerifyOnce {
         self.table.two_at_once_from()
     }
 
-    fn decode_two_into(&self, two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> bool {
+    fn decode_two_into(&self, two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> Result<bool> {
         let chunks = two.each_ref().map(|stored| self.chunk_of(stored.record));
         // One that was verified needs no hash, so there is nothing to save.
         if chunks.iter().any(|(chunk, is_shared)| *is_shared || self.is_verified(*chunk)) {
-            return false;
+            return Ok(false);
         }
         let clearings = self.clearings.load(SeqCst);
-        let is_done = self.table.decode_two_into(two, cx);
+        let is_done = self.table.decode_two_into(two, cx)?;
         if is_done {
             chunks.iter().for_each(|(chunk, _)| self.note(*chunk, clearings));
         }
-        is_done
+        Ok(is_done)
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
-        if self.is_verified(chunk.index) {
-            return self.table.decode_verified(chunk, stored, cx);
+        // What is decoded may be cached, and then it outlives the next look. So this one comes right after.
+        if self.is_marked(chunk.index) {
+            let decoded = self.table.decode_verified(chunk, stored, cx)?;
+            self.look();
+            if self.is_marked(chunk.index) {
+                return Ok(decoded);
+            }
         }
         self.verifying(chunk.index, || self.table.decode(chunk, stored, cx))
     }

@@ -50,8 +50,13 @@ impl CopyHasher {
         }
     }
 
-    /// Does what [`copy`](Self::copy) does for two hashers. It takes less time than one after the other: a hash mostly
-    /// waits for its own results.
+    /// Whether [`copy_two`](Self::copy_two) takes less time than one after the other.
+    pub fn has_two_at_once() -> bool {
+        !matches!(Self::new(), CopyHasher::Other(_))
+    }
+
+    /// Does what [`copy`](Self::copy) does for two hashers. With AVX2 it takes less time than one after the other: a hash
+    /// mostly waits for its own results.
     #[inline]
     pub fn copy_two(two: [(&mut Self, &[u8], &mut [u8]); 2]) {
         match two {

@@ -365,7 +365,7 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
         prefetch(jobs, i);
         if let [one, other, ..] = &mut jobs[i..]
             && one.1.len() >= one.0.source.two_at_once_from
-            && fill_two(one, other, cx)
+            && fill_two(one, other, cx)?
         {
             prefetch(jobs, i + 1);
             i += 2;
@@ -380,25 +380,27 @@ fn fill_all(jobs: &mut [Job<'_, '_, '_>], cx: &Cx<'_>) -> Result<()> {
 
 /// Reads two records at once. False: that is not possible, or something is wrong with one of them. Then they must be read
 /// one by one.
-fn fill_two(one: &mut Job<'_, '_, '_>, other: &mut Job<'_, '_, '_>, cx: &Cx<'_>) -> bool {
+fn fill_two(one: &mut Job<'_, '_, '_>, other: &mut Job<'_, '_, '_>, cx: &Cx<'_>) -> Result<bool> {
     let ((plan, place), (other_plan, other_place)) = (one, other);
     let source = plan.source;
     if !std::ptr::eq(source, other_plan.source) || other_place.len() < source.two_at_once_from {
-        return false;
+        return Ok(false);
     }
     let (
         PlannedRead::Stored(Way::Alone { stored: range, .. }),
         PlannedRead::Stored(Way::Alone { stored: other_range, .. }),
     ) = (&plan.place, &other_plan.place)
     else {
-        return false;
+        return Ok(false);
     };
-    let Some(mapped) = source.mapped() else { return false };
+    let Some(mapped) = source.mapped() else { return Ok(false) };
     let borrow = |range: &Range<u64>| {
         let length = usize::try_from(range.end.saturating_sub(range.start)).ok()?;
         mapped.borrow(range.start, length).ok()?
     };
-    let (Some(borrowed), Some(other_borrowed)) = (borrow(range), borrow(other_range)) else { return false };
+    let (Some(borrowed), Some(other_borrowed)) = (borrow(range), borrow(other_range)) else {
+        return Ok(false);
+    };
     let two = [
         Undecoded { record: plan.record, at: range.start, bytes: borrowed.bytes(), out: place },
         Undecoded {
@@ -408,7 +410,8 @@ fn fill_two(one: &mut Job<'_, '_, '_>, other: &mut Job<'_, '_, '_>, cx: &Cx<'_>)
             out: other_place,
         },
     ];
-    source.table.decode_two_into(two, cx) && borrowed.is_intact() && other_borrowed.is_intact()
+    let is_done = source.table.decode_two_into(two, cx).map_err(|error| plan.attribute(error))?;
+    Ok(is_done && borrowed.is_intact() && other_borrowed.is_intact())
 }
 
 /// The stored bytes of the chunks that are not in memory, from all files together. The plans are sorted by file.

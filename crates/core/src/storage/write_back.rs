@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Large enough that the calls cost nothing, and that most files are smaller, for which there is no call.
 pub const PIECE: usize = 8 << 20;
 
-/// A file of a set that is smaller is left to the last sync, which takes longer than writing the file.
+/// Not worth a call for a smaller file of a set: the last sync takes longer than writing so few bytes.
 const SMALL: u64 = 1 << 20;
 
 /// Asks the system to write a range of a file to the disk. Tests replace it.
@@ -94,7 +94,7 @@ fn is_loss(error: &Error) -> bool {
 pub fn start(file: &File, range: Range<u64>) -> Result<()> {
     use std::os::fd::AsRawFd;
     let (at, length) = (range.start as i64, (range.end - range.start) as i64);
-    // No flag that waits: such a call would take the error that the last sync must report.
+    // No flag that waits. A call that waits reports errors of earlier writes, and then the last sync does not report them.
     // SAFETY: the descriptor is open while `file` is borrowed, and the call touches no memory of this process.
     let done = unsafe { libc::sync_file_range(file.as_raw_fd(), at, length, libc::SYNC_FILE_RANGE_WRITE) };
     if done == 0 { Ok(()) } else { Err(Error::last_os_error()) }

@@ -134,7 +134,9 @@ impl Chunks {
             bytes::push("ends of records", &mut ends, place.end)
         })
         .map_err(|e| e.for_record(chunk.first_record + ends.len() as u64))?;
-        if Rows::weight_of(chunk.records) <= ROWS_BYTES as u64
+        // Rows have checksums of the records, so they must come from bytes that were verified.
+        if options.checksums == self.options.checksums
+            && Rows::weight_of(chunk.records) <= ROWS_BYTES as u64
             && let Some(rows) = Rows::of(&header, stored, &unpacked, &ends, self.options.checksums, cx)?
         {
             self.rows.put(chunk.index, Arc::new(rows));
@@ -264,7 +266,9 @@ impl Table for Chunks {
     }
 
     fn decode_verified(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
-        self.unpack(chunk, stored, &ReadOptions { checksums: false, ..self.options }, cx)
+        // If the rows have left the cache, only verified bytes can bring them back.
+        let checksums = self.options.checksums && self.rows.get(chunk.index).is_none();
+        self.unpack(chunk, stored, &ReadOptions { checksums, ..self.options }, cx)
     }
 
     fn describe(&self) -> Description {

@@ -246,6 +246,30 @@ fn what_changes_under_a_reader_is_seen_by_later_reads_too() {
 }
 
 #[test]
+fn rows_never_come_from_bytes_that_were_not_verified() {
+    let written = records(&["first record", "second record", "third record"]);
+    let (cx, file) = (for_tests(Limits::default()), write(&options("none", 1 << 20), &written));
+    let open = || (RECORDIO.open)(&Memory::new("test", &file), &ReadOptions::default(), &cx).unwrap();
+    let mut damaged = file.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+
+    let without_rows = open();
+    let chunk = without_rows.locate(2).unwrap().0;
+    let error = without_rows.decode_verified(&chunk, &damaged, &cx).unwrap_err();
+    assert!(matches!(error.kind(), Kind::Checksum), "{error}");
+    assert_eq!(without_rows.size(2).unwrap(), None);
+
+    let with_rows = open();
+    with_rows.decode(&chunk, &file, &cx).unwrap();
+    with_rows.decode_verified(&chunk, &damaged, &cx).unwrap();
+    with_rows.check(2, b"third record").unwrap();
+    assert!(
+        with_rows.check(2, &damaged[damaged.len() - 12..]).is_err(),
+        "the rows are those of the damaged chunk"
+    );
+}
+
+#[test]
 fn a_chunk_that_unpacks_to_more_than_the_limit_is_refused() {
     for codec in ["snappy", "gzip"] {
         let file = write(&options(codec, 1 << 20), &[vec![0; 100_000]]);

@@ -261,8 +261,9 @@ pub fn pack(compression: &Compression, bytes: &[u8], out: &mut Vec<u8>) -> Resul
     pack_pieces(compression, bytes, bytes.len(), bytes.len(), out)
 }
 
-/// How many bytes of a run the original's brotli encoder knows of when it chooses its tables: it was passed one record
-/// after the other, and chooses when its first block is full.
+/// How many bytes of a run the original's brotli encoder has got when it chooses its tables. The tables depend on that
+/// number, and so do the bytes that it writes. The original passes one record after the other, and the encoder chooses when
+/// its first block is full.
 fn seen_at_first(compression: &Compression, sizes: impl Iterator<Item = usize>) -> usize {
     let block = match compression.level {
         ..4 => 1 << 14,

@@ -16,6 +16,7 @@ use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, TableHome, Undecoded, Way};
+use crate::hash::highway_copy::CopyHasher;
 use std::ops::Range;
 
 /// A size in a table is trusted up to this: a caller allocates memory for it before the chunk is read.
@@ -345,11 +346,14 @@ impl Table for ChunkTable {
 
     fn two_at_once_from(&self) -> Option<usize> {
         // Without hashes there is nothing to wait for.
-        self.options.checksums.then_some(two::LEAST)
+        (self.options.checksums && CopyHasher::has_two_at_once()).then_some(two::LEAST)
     }
 
-    fn decode_two_into(&self, two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> bool {
-        self.options.checksums && two::decode(two, cx)
+    fn decode_two_into(&self, two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> Result<bool> {
+        if !self.options.checksums {
+            return Ok(false);
+        }
+        two::decode(two, cx)
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {

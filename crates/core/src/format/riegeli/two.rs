@@ -5,7 +5,8 @@
 
 use super::chunk::{ChunkView, Pieces};
 use super::{simple, single};
-use crate::cx::Cx;
+use crate::cx::{Cx, Pace};
+use crate::error::Result;
 use crate::format::Undecoded;
 use crate::hash::highway_copy::CopyHasher;
 
@@ -13,19 +14,20 @@ use crate::hash::highway_copy::CopyHasher;
 pub const LEAST: usize = 512;
 
 /// Decodes both chunks, if each holds one uncompressed record of the size of its `out` and has the right hashes. If not,
-/// returns false, and what is in `out` is undefined.
-pub fn decode(two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> bool {
+/// returns false, and what is in `out` is undefined. The only errors are those of the interruption check.
+pub fn decode(two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> Result<bool> {
     let [one, other] = two;
-    let (Some(mut one), Some(mut other)) = (Half::of(one, cx), Half::of(other, cx)) else { return false };
+    let (Some(mut one), Some(mut other)) = (Half::of(one, cx), Half::of(other, cx)) else { return Ok(false) };
     let mut pace = cx.pace();
     loop {
         let count = one.available().min(other.available());
-        if count == 0 || pace.step(2 * count as u64).is_err() {
+        if count == 0 {
             break;
         }
+        pace.step(2 * count as u64)?;
         CopyHasher::copy_two([one.take(count), other.take(count)]);
     }
-    one.copy_rest(cx) && other.copy_rest(cx)
+    Ok(one.copy_rest(&mut pace)? && other.copy_rest(&mut pace)?)
 }
 
 /// One of the two.
@@ -44,6 +46,8 @@ impl<'s, 'o> Half<'s, 'o> {
     #[inline]
     fn of(chunk: Undecoded<'s, 'o>, cx: &Cx<'_>) -> Option<Self> {
         let Undecoded { at, bytes, out, .. } = chunk;
+        // Any error here means that the chunk is not a simple one, so none may be that of an interruption.
+        let cx = &Cx::new(cx.budget);
         let (expected, mut pieces, mut before) = match single::find(at, bytes, out.len()) {
             Some(lone) if lone.has_sound_header() => {
                 (lone.data_hash(), Pieces::of_one(lone.data), lone.record_in_data())
@@ -90,19 +94,17 @@ impl<'s, 'o> Half<'s, 'o> {
 
     /// Copies what is left. Returns whether the record is whole and the hash is right.
     #[inline]
-    fn copy_rest(mut self, cx: &Cx<'_>) -> bool {
-        let mut pace = cx.pace();
+    fn copy_rest(mut self, pace: &mut Pace<'_>) -> Result<bool> {
         loop {
-            match self.available() {
-                0 => break,
-                count if pace.step(count as u64).is_ok() => {
-                    let (hasher, bytes, place) = self.take(count);
-                    hasher.copy(bytes, place);
-                }
-                _ => return false,
+            let count = self.available();
+            if count == 0 {
+                break;
             }
+            pace.step(count as u64)?;
+            let (hasher, bytes, place) = self.take(count);
+            hasher.copy(bytes, place);
         }
-        self.out.is_empty() && self.rest.is_empty() && self.hasher.finish() == self.expected
+        Ok(self.out.is_empty() && self.rest.is_empty() && self.hasher.finish() == self.expected)
     }
 }
 

@@ -37,6 +37,12 @@ fn flip(path: &Path, record: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
+/// Makes the system show that the file changed, also if its clock has not moved on.
+fn show_change(path: &Path) {
+    let later = SystemTime::now() + Duration::from_secs(9);
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+}
+
 fn written(format: &str, codec: Option<&str>, records: &[Vec<u8>]) -> Vec<u8> {
     let options =
         codec.map_or_else(WriteOptions::default, |codec| WriteOptions::default().with_text("codec", codec));
@@ -49,7 +55,8 @@ fn a_record_is_verified_at_its_first_read_only() {
     let bytes: Arc<dyn Storage> = Arc::new(Memory::new("test", written("ffrecord", None, &records)));
     cx::with_default(|cx| {
         let open = detect::by_name("ffrecord").unwrap().open;
-        let table = VerifyOnce::of(open(&*bytes, &ReadOptions::default(), cx).unwrap(), bytes.clone());
+        let table =
+            VerifyOnce::of(open(&*bytes, &ReadOptions::default(), cx).unwrap(), bytes.clone()).unwrap();
         assert!(table.check(3, b"wrong").is_err());
         assert!(table.check(3, b"wrong").is_err());
         assert!(table.check(3, &records[3]).is_ok());
@@ -75,8 +82,7 @@ fn a_change_that_the_system_shows_is_found_in_every_format() {
                 }
             }
             flip(&path, &records[7]);
-            let later = SystemTime::now() + Duration::from_secs(9);
-            std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+            show_change(&path);
             // The reader looks at the times of the file once in a while. At most one pass goes by before it does.
             for i in 0..COUNT {
                 let _ = reader.read(i);
@@ -85,4 +91,21 @@ fn a_change_that_the_system_shows_is_found_in_every_format() {
             assert!(matches!(error.kind(), Kind::Checksum), "{format}: {error}");
         }
     }
+}
+
+#[test]
+fn a_changed_chunk_of_several_records_is_found_at_once_because_what_is_decoded_may_be_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let (records, path) = (records(), folder.path().join("grouped"));
+    let options = WriteOptions::default().with_text("codec", "none").with_int("group_size", 50);
+    std::fs::write(&path, testing::write(detect::by_name("array_record").unwrap(), &options, &records))
+        .unwrap();
+    let reader = open(&path, true, Io::Auto);
+    for _ in 0..2 {
+        assert_eq!(reader.read(7).unwrap(), records[7]);
+    }
+    flip(&path, &records[7]);
+    show_change(&path);
+    let error = reader.read(8).unwrap_err();
+    assert!(matches!(error.kind(), Kind::Checksum), "{error}");
 }

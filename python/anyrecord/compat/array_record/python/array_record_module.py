@@ -135,7 +135,8 @@ class ArrayRecordReader:
 
     def num_records(self) -> int:
         """How many records there are. 0 if the file could not be opened."""
-        return 0 if self._records is None else len(self._records)
+        records = self._records
+        return 0 if records is None else len(records)
 
     def record_index(self) -> int:
         """The number of the record that `read()` returns next."""
@@ -153,10 +154,12 @@ class ArrayRecordReader:
 
     def seek(self, index: SupportsIndex, /) -> None:
         """Makes `read()` continue at this record. A number out of range means the end of the file."""
+        # Another thread may close the reader at any moment. It drops the cursor last, so the cursor is taken first.
+        cursor = self._cursor
         if self._records is None:
             raise self._unusable()
         try:
-            self._cursor._seek(index)
+            cursor._seek(index)
         except OverflowError:
             raise TypeError(f"the record number {operator.index(index)} does not fit into 64 bits") from None
 
@@ -172,9 +175,9 @@ class ArrayRecordReader:
             if not args:
                 record: bytes = next(self._cursor)
                 return record
-            if len(args) == 1 and self._records is not None:
+            if len(args) == 1 and (opened := self._records) is not None:
                 # None if these are not ints in range, but something to convert or to refuse.
-                records = self._records._read_plain(args[0])
+                records = opened._read_plain(args[0])
                 if records is not None:
                     return records
         except StopIteration:
@@ -201,26 +204,27 @@ class ArrayRecordReader:
         if self._error is not None:
             raise RuntimeError(self._error)
         # The references are dropped and the records are not closed, because another thread may still read from them.
-        self._records, self._cursor = None, iter(())
+        self._records = None
+        self._cursor = iter(())
 
     def _open(self) -> anyrecord.Records:
-        if self._records is None:
+        if (records := self._records) is None:
             raise self._unusable()
-        return self._records
+        return records
 
     def _unusable(self) -> RuntimeError:
         return RuntimeError(self._error or _CLOSED)
 
     def _range(self, begin: SupportsIndex, end: SupportsIndex) -> list[bytes]:
         first, last = operator.index(begin), operator.index(end)
-        if self._records is None:
+        if (records := self._records) is None:
             raise RangeError(self._error or _CLOSED)
-        count = len(self._records)
+        count = len(records)
         first, last = (first + count if first < 0 else first), (last + count if last < 0 else last)
         if not 0 <= first < last <= count:
             raise IndexError(f"[{begin}, {end}) is out of range of [0, {count})")
         with failures():
-            return self._records.__getitems__(range(first, last))
+            return records.__getitems__(range(first, last))
 
     def _batch(self, indices: Any) -> list[bytes]:
         records = self._open()

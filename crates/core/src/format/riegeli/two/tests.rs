@@ -1,10 +1,12 @@
 use super::LEAST;
 use crate::cx::{self, Cx};
+use crate::error::Error;
 use crate::format::options::WriteOptions;
 use crate::format::verify_once::VerifyOnce;
 use crate::format::{ReadOptions, Table, Undecoded, Way, detect, testing};
 use crate::storage::Storage;
 use crate::storage::memory::Memory;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Smaller and larger than a block, and in several blocks.
@@ -47,7 +49,7 @@ fn two(
     let [out, other_out] = &mut outs;
     let one = Undecoded { record: numbers[0] as u64, at: stored[0].0, bytes: &stored[0].1, out };
     let other = Undecoded { record: numbers[1] as u64, at: stored[1].0, bytes: &stored[1].1, out: other_out };
-    table.decode_two_into([one, other], cx).then_some(outs)
+    table.decode_two_into([one, other], cx).unwrap().then_some(outs)
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn records_that_are_verified_once_count_as_verified_afterwards() {
     cx::with_default(|cx| {
         let inner = table(&*storage, &ReadOptions::default(), cx);
         let all: Vec<_> = (4..6).map(|i| stored(&*storage, &*inner, i, cx)).collect();
-        let once = VerifyOnce::of(inner, storage.clone());
+        let once = VerifyOnce::of(inner, storage.clone()).unwrap();
         let mut damaged = all[1].clone();
         *damaged.1.last_mut().unwrap() ^= 1;
         let mut out = vec![0; records()[5].len()];
@@ -129,5 +131,33 @@ fn records_that_are_verified_once_count_as_verified_afterwards() {
         assert!(two(&*once, [4, 5], [&all[0], &all[1]], cx).is_some());
         assert!(is_accepted(&*once, damaged.0, &damaged.1), "it was verified, so its hash is not looked at");
         assert!(two(&*once, [4, 5], [&all[0], &all[1]], cx).is_none(), "there is no hash to compute");
+    });
+}
+
+#[test]
+fn an_interruption_is_passed_on_even_if_the_check_tells_it_only_once() {
+    let options = WriteOptions::default().with_text("codec", "none").with_int("group_size", 1);
+    let large = vec![vec![7; 3 << 20], vec![8; 1 << 20]];
+    let file = testing::write(detect::by_name("array_record").unwrap(), &options, &large);
+    let storage: Arc<dyn Storage> = Arc::new(Memory::new("test", file));
+    cx::with_default(|cx| {
+        let table = table(&*storage, &ReadOptions::default(), cx);
+        let [one, other] = [0, 1].map(|record| stored(&*storage, &*table, record, cx));
+        // The first checks are those of both records together, the later ones those of the rest of the longer record.
+        for number in 1..=8 {
+            let asked = Cell::new(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                if asked.get() == number { Err(Error::closed("enough")) } else { Ok(()) }
+            };
+            let mut outs = large.clone();
+            let [out, other_out] = &mut outs[..] else { unreachable!() };
+            let two = [
+                Undecoded { record: 0, at: one.0, bytes: &one.1, out },
+                Undecoded { record: 1, at: other.0, bytes: &other.1, out: other_out },
+            ];
+            let found = table.decode_two_into(two, &Cx { budget: cx.budget, stop: &stop });
+            assert!(found.is_err(), "check {number} of {}", asked.get());
+        }
     });
 }
