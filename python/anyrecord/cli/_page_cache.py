@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import time
 from collections.abc import Iterable
@@ -12,6 +14,8 @@ _PLACES = 64
 """So many places of each file are looked at."""
 _PATIENCE = 5.0
 """Seconds."""
+_PAUSE = 0.01
+"""Seconds between two looks. Pages that are being read from the disk meanwhile are seen by the second one."""
 
 
 def why_not(paths: Iterable[str]) -> str | None:
@@ -42,30 +46,32 @@ def cool(paths: Iterable[str]) -> None:
     """
     end = time.monotonic() + _PATIENCE
     for path in paths:
-        forget(path)
-        while _is_cached(path, most=0) and time.monotonic() < end:
-            time.sleep(0.01)
+        cold_looks = 0
+        while cold_looks < 2 and time.monotonic() < end:
             forget(path)
+            cold_looks = 0 if _is_cached(path, most=0) else cold_looks + 1
+            time.sleep(_PAUSE)
 
 
 def _is_cached(path: str, most: float = 0.25) -> bool:
-    """Whether more than `most` of some places of the file are in the page cache. False if that cannot be found out."""
-    if not hasattr(os, "RWF_NOWAIT"):
-        return False
+    """Whether more than `most` of some places of the file are in the page cache. False if that cannot be found out.
+
+    The file is not read for it: even a read that does not wait makes the system read ahead.
+    """
+    mincore = getattr(ctypes.CDLL(None), "mincore", None)
     size = os.path.getsize(path)
-    places = range(0, size, max(size // _PLACES, 4096))
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        found = sum(_is_there(descriptor, place) for place in places)
-    except OSError:  # the file system does not tell
+    if mincore is None or size == 0:
         return False
-    finally:
-        os.close(descriptor)
+    pages = range(0, size, mmap.PAGESIZE)
+    places = pages[:: max(len(pages) // _PLACES, 1)]
+    # A private map that could be written to: ctypes gives no address of one that cannot. Nothing is written.
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
+        first = ctypes.c_char.from_buffer(mapped)
+        state = ctypes.c_ubyte()
+        found = 0
+        for place in places:
+            address = ctypes.c_void_p(ctypes.addressof(first) + place)
+            failed = mincore(address, ctypes.c_size_t(mmap.PAGESIZE), ctypes.byref(state))
+            found += not failed and state.value & 1
+        del first  # the map can be closed then
     return found > len(places) * most
-
-
-def _is_there(descriptor: int, place: int) -> bool:
-    try:
-        return os.preadv(descriptor, [bytearray(1)], place, os.RWF_NOWAIT) == 1
-    except BlockingIOError:
-        return False
