@@ -32,6 +32,25 @@ impl<K, V> Default for Kept<K, V> {
     }
 }
 
+impl<K: Copy + Eq + Hash, V> Kept<K, V> {
+    /// Removes values until they take at most so many bytes: first the oldest of those that were not used lately.
+    fn make_room(&mut self, most: usize) {
+        while self.bytes > most {
+            let Some(oldest) = self.queue.pop_front() else { break };
+            match self.entries.get_mut(&oldest) {
+                Some(entry) if entry.used => {
+                    entry.used = false;
+                    self.queue.push_back(oldest);
+                }
+                _ => {
+                    let gone = self.entries.remove(&oldest);
+                    self.bytes -= gone.map_or(0, |entry| entry.weight);
+                }
+            }
+        }
+    }
+}
+
 /// The lock and the values it guards, for one fork generation.
 struct Guarded<K, V> {
     generation: u64,
@@ -102,23 +121,16 @@ impl<K: Copy + Eq + Hash, V: Weight> Cache<K, V> {
             if kept.entries.contains_key(&key) {
                 return;
             }
-            while kept.bytes + weight > self.limit {
-                let Some(oldest) = kept.queue.pop_front() else { break };
-                match kept.entries.get_mut(&oldest) {
-                    Some(entry) if entry.used => {
-                        entry.used = false;
-                        kept.queue.push_back(oldest);
-                    }
-                    _ => {
-                        let gone = kept.entries.remove(&oldest);
-                        kept.bytes -= gone.map_or(0, |entry| entry.weight);
-                    }
-                }
-            }
+            kept.make_room(self.limit - weight);
             kept.bytes += weight;
             kept.queue.push_back(key);
             kept.entries.insert(key, Entry { value, weight, used: false });
         });
+    }
+
+    /// Makes room for values that are stored soon, so that none of them takes the place of another one.
+    pub fn make_room(&self, bytes: usize) {
+        self.with(|mut kept| kept.make_room(self.limit.saturating_sub(bytes)));
     }
 
     /// Removes all values.
@@ -136,6 +148,21 @@ mod tests {
 
     fn chunk(bytes: usize) -> Arc<Decoded> {
         Arc::new(Decoded::new(vec![0; bytes], vec![bytes]).unwrap())
+    }
+
+    #[test]
+    fn values_for_which_there_is_room_do_not_push_each_other_out() {
+        let cache = Chunks::new(3500);
+        cache.put((0, 0), chunk(1000));
+        cache.put((0, 1), chunk(1000));
+        assert!(cache.get((0, 0)).is_some() && cache.get((0, 1)).is_some());
+        cache.make_room(2 * chunk(1000).weight());
+        cache.put((0, 2), chunk(1000));
+        cache.put((0, 3), chunk(1000));
+        let kept: Vec<u64> = (0..4).filter(|&i| cache.get((0, i)).is_some()).collect();
+        assert_eq!(kept, [1, 2, 3]);
+        cache.make_room(usize::MAX);
+        assert!(cache.get((0, 1)).is_none() && cache.with(|c| c.bytes) == 0);
     }
 
     #[test]
@@ -167,11 +194,13 @@ mod tests {
 
     #[test]
     fn a_lock_held_over_a_fork_does_not_stop_the_child() {
-        let cache = Chunks::new(10_000);
-        let guarded = cache.guarded.load_full();
-        let _held = guarded.kept.lock().unwrap();
-        process::forked();
-        cache.put((0, 0), chunk(10));
-        assert!(cache.get((0, 0)).is_some());
+        process::tests::alone("cache::tests::a_lock_held_over_a_fork_does_not_stop_the_child", || {
+            let cache = Chunks::new(10_000);
+            let guarded = cache.guarded.load_full();
+            let _held = guarded.kept.lock().unwrap();
+            process::forked();
+            cache.put((0, 0), chunk(10));
+            assert!(cache.get((0, 0)).is_some());
+        });
     }
 }

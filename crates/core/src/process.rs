@@ -83,17 +83,32 @@ impl<T: Default> PerProcess<T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::process::Command;
+
+    /// Runs a test that calls [`forked`] in a process of its own: the tests beside it would lose what they cache.
+    pub(crate) fn alone(name: &str, test: impl FnOnce()) {
+        const VARIABLE: &str = "ANYRECORD_TEST_ALONE";
+        if std::env::var_os(VARIABLE).is_some() {
+            return test();
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let out = command.args(["--exact", name]).env(VARIABLE, "1").output().unwrap();
+        let shown = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && shown.contains("1 passed"), "{shown}");
+    }
 
     #[test]
     fn a_value_begins_anew_in_a_child_even_if_its_lock_was_held() {
-        let value = PerProcess::<u64>::default();
-        value.with(|value| *value = 7);
-        assert_eq!(value.with(|value| *value), 7);
-        let guarded = value.guarded.load_full();
-        let _held = guarded.value.lock().unwrap();
-        forked();
-        assert_eq!(value.with(|value| *value), 0);
+        alone("process::tests::a_value_begins_anew_in_a_child_even_if_its_lock_was_held", || {
+            let value = PerProcess::<u64>::default();
+            value.with(|value| *value = 7);
+            assert_eq!(value.with(|value| *value), 7);
+            let guarded = value.guarded.load_full();
+            let _held = guarded.value.lock().unwrap();
+            forked();
+            assert_eq!(value.with(|value| *value), 0);
+        });
     }
 }

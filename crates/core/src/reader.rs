@@ -9,6 +9,7 @@ mod crew;
 mod damage;
 mod deliver;
 mod export;
+mod in_order;
 mod packed;
 mod page_cache;
 mod planning;

@@ -46,6 +46,8 @@ struct IteratorState {
     ahead: u64,
     /// Records before this position are read one by one, because reading them in a batch failed.
     singly: u64,
+    /// Records in one chunk, if a batch has only a part of them. Otherwise 0.
+    large_group: u64,
     announced: Announced,
 }
 
@@ -74,6 +76,7 @@ impl IteratorState {
             later: Vec::new(),
             ahead: 8,
             singly: 0,
+            large_group: 0,
             announced: Announced::new(position),
         }
     }
@@ -104,7 +107,7 @@ impl RecordsIterator {
         if state.announced.is_new() && self.reader.is_remote() {
             state.announced.go_on(py, &self.reader, &self.view, state.next, self.reader.mean_bytes());
         }
-        let until = self.view.len().min(state.next + state.ahead);
+        let until = self.decode_in_order(py, state, self.view.len().min(state.next + state.ahead))?;
         let count = until - state.next;
         match self.read(py, state.next..until) {
             Ok((ready, later)) => {
@@ -116,10 +119,10 @@ impl RecordsIterator {
                 }
                 (state.ready, state.later) = (ready, later);
                 let mean = (bytes as u64 / count.max(1)).max(1);
-                let group = self.reader.group_of(self.view.get(until - 1));
-                let is_worth_it =
-                    group.is_some_and(|records| records.saturating_mul(2 * mean) <= MOST_GROUPED.1);
-                let (most_records, most_bytes) = if is_worth_it { MOST_GROUPED } else { MOST };
+                let group = self.reader.group_of(self.view.get(until - 1)).unwrap_or(0);
+                let is_large = group.saturating_mul(2 * mean) > MOST_GROUPED.1;
+                state.large_group = if is_large { group } else { 0 };
+                let (most_records, most_bytes) = if group == 0 || is_large { MOST } else { MOST_GROUPED };
                 let two = (TWO_LARGE / mean).min(2);
                 state.ahead = (2 * state.ahead).min(most_records).min((most_bytes / mean).max(two)).max(1);
                 state.next = until;
@@ -139,6 +142,28 @@ impl RecordsIterator {
 }
 
 impl RecordsIterator {
+    /// Decodes several large chunks at a time, once a whole chunk was read in order. Returns where the next batch ends:
+    /// at `until`, or at the end of a chunk before it.
+    fn decode_in_order(&self, py: Python<'_>, state: &IteratorState, until: u64) -> PyResult<u64> {
+        if state.large_group == 0 {
+            return Ok(until);
+        }
+        let (begin, next) = (state.announced.begin, state.next);
+        let (first, rest) = (self.view.get(next), self.view.len() - next);
+        let is_in_order = |distance: u64| {
+            distance < rest && self.view.get(next + distance).checked_sub(distance) == Some(first)
+        };
+        if !is_in_order(until - 1 - next) {
+            return Ok(until);
+        }
+        let is_long = next - begin >= state.large_group;
+        let is_next = |distance| distance == 0 || is_long && is_in_order(distance);
+        let left = gil::detach(py, || {
+            with_cx(&self.reader, |cx| self.reader.decode_in_order(first, is_next, cx)).map_err(Failure)
+        })?;
+        Ok(left.map_or(until, |left| until.min(next + left.max(1))))
+    }
+
     /// Reads the records at some positions: those before the first damaged one, and what comes after them.
     fn read(&self, py: Python<'_>, positions: Range<u64>) -> PyResult<(Vec<Py<PyBytes>>, Vec<Ahead>)> {
         let positions = positions.collect();

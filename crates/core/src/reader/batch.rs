@@ -38,7 +38,7 @@ const RECORD: u64 = 100;
 const PACKED_RECORD: u64 = 1000;
 /// Bytes copied and hashed in one nanosecond.
 const COPIED_IN_A_NANOSECOND: u64 = 8;
-/// A stored byte of a chunk that is decoded.
+/// A stored byte of a chunk that is decoded, in addition to the bytes that this gives.
 const CHUNK_BYTE: u64 = 2;
 
 /// A record whose size is known, and its destination.
@@ -227,13 +227,12 @@ impl Reader {
     }
 
     /// Decodes the chunk of each plan, and caches it.
-    fn decode_all(&self, plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Arc<Decoded>>> {
+    pub(super) fn decode_all(&self, plans: &[&Plan<'_>], cx: &Cx<'_>) -> Result<Vec<Arc<Decoded>>> {
         let mut cost = 0;
+        let decoded = self.expected.bytes_of(1) as u64 / COPIED_IN_A_NANOSECOND;
         let mut jobs = Vec::with_capacity(plans.len());
         for (plan, stored) in plans.iter().zip(fetch_chunks(plans, cx)?) {
-            cost += plan
-                .chunk()
-                .map_or(0, |chunk| CHUNK_BYTE * chunk.stored.end.saturating_sub(chunk.stored.start));
+            cost += CHUNK_BYTE * plan.stored_bytes() + decoded;
             jobs.push((*plan, stored, None));
         }
         let mapped = jobs.iter().filter(|(_, stored, _)| stored.is_none());

@@ -92,6 +92,11 @@ impl ExpectedChunk {
             each => usize::try_from(bytes as u64 / each).unwrap_or(1).max(1),
         }
     }
+
+    /// About how many bytes so many chunks take together.
+    pub fn bytes_of(&self, chunks: usize) -> usize {
+        usize::try_from(self.bytes.load(Relaxed)).unwrap_or(usize::MAX).saturating_mul(chunks)
+    }
 }
 
 /// Whether a thread waited for a disk.

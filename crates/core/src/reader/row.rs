@@ -14,6 +14,13 @@ pub struct Row {
     pub(super) row: u64,
 }
 
+impl Row {
+    /// How many records its chunk has from this one on.
+    pub(super) fn left(&self) -> u64 {
+        (self.chunk.rows() as u64).saturating_sub(self.row)
+    }
+}
+
 impl AsRef<[u8]> for Row {
     fn as_ref(&self) -> &[u8] {
         self.chunk.row(self.row).unwrap_or_default()

@@ -329,19 +329,21 @@ mod tests {
 
     #[test]
     fn a_forked_child_begins_a_file_of_its_own() {
-        let limits = Limits::default();
-        let files = FileSet::new(&limits);
-        let (before, after) = (content(500_000, 1), content(500_000, 2));
-        let write = |bytes: &[u8]| {
-            let mut writer = files.spool.begin();
-            writer.write_all(bytes).unwrap();
-            writer.finish().unwrap()
-        };
-        let old = write(&before);
-        process::forked();
-        let new = write(&after);
-        check(&old, &before);
-        check(&new, &after);
-        assert!(!Arc::ptr_eq(old.file.as_ref().unwrap(), new.file.as_ref().unwrap()));
+        process::tests::alone("storage::spool::tests::a_forked_child_begins_a_file_of_its_own", || {
+            let limits = Limits::default();
+            let files = FileSet::new(&limits);
+            let (before, after) = (content(500_000, 1), content(500_000, 2));
+            let write = |bytes: &[u8]| {
+                let mut writer = files.spool.begin();
+                writer.write_all(bytes).unwrap();
+                writer.finish().unwrap()
+            };
+            let old = write(&before);
+            process::forked();
+            let new = write(&after);
+            check(&old, &before);
+            check(&new, &after);
+            assert!(!Arc::ptr_eq(old.file.as_ref().unwrap(), new.file.as_ref().unwrap()));
+        });
     }
 }
