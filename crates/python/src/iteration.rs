@@ -161,7 +161,7 @@ impl RecordsIterator {
         let left = gil::detach(py, || {
             with_cx(&self.reader, |cx| self.reader.decode_in_order(first, is_next, cx)).map_err(Failure)
         })?;
-        Ok(left.map_or(until, |left| until.min(next + left.max(1))))
+        Ok(left.map_or(until, |left| until.min(next.saturating_add(left.max(1)))))
     }
 
     /// Reads the records at some positions: those before the first damaged one, and what comes after them.

@@ -42,7 +42,7 @@ impl Reader {
                 PlannedRead::Stored(_) => break,
             };
             first = first.or(Some(left));
-            distance += left.max(1);
+            distance = distance.saturating_add(left.max(1));
         }
         if plans.len() < 2 {
             return Ok(first);
