@@ -17,6 +17,7 @@ mod read_around;
 mod row;
 mod spread;
 mod stored;
+mod survey;
 
 pub use damage::{Damage, Lost};
 pub use deliver::Deliver;

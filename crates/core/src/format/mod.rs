@@ -251,6 +251,18 @@ pub trait Table: Send + Sync {
         Ok(false)
     }
 
+    /// Whether [`survey`](Table::survey) is of use for some of the chunks.
+    fn surveys(&self) -> bool {
+        false
+    }
+
+    /// Verifies a chunk and finds its records, without decoding it. Then [`way`](Table::way) knows a cheaper way to each
+    /// of them. The stored bytes may change meanwhile. Returns false if that is not possible, or if the chunk is damaged:
+    /// [`decode`](Table::decode) says what is wrong.
+    fn survey(&self, _chunk: &Chunk, _stored: &[u8], _cx: &Cx<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded>;
 

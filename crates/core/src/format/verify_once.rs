@@ -148,6 +148,19 @@ impl Table for VerifyOnce {
         Ok(is_done)
     }
 
+    fn surveys(&self) -> bool {
+        self.table.surveys()
+    }
+
+    fn survey(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<bool> {
+        let clearings = self.clearings.load(SeqCst);
+        let is_done = self.table.survey(chunk, stored, cx)?;
+        if is_done {
+            self.note(chunk.index, clearings);
+        }
+        Ok(is_done)
+    }
+
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
         // What is decoded may be cached, and then it outlives the next look. So this one comes right after.
         if self.is_marked(chunk.index) {

@@ -37,7 +37,7 @@ const RECORD: u64 = 100;
 /// A record that is decompressed, in addition to its bytes, which take a nanosecond each.
 const PACKED_RECORD: u64 = 1000;
 /// Bytes copied and hashed in one nanosecond.
-const COPIED_IN_A_NANOSECOND: u64 = 8;
+pub(super) const COPIED_IN_A_NANOSECOND: u64 = 8;
 /// A stored byte of a chunk that is decoded, in addition to the bytes that this gives.
 const CHUNK_BYTE: u64 = 2;
 
@@ -48,8 +48,9 @@ impl Reader {
     /// Reads many records, in any order, with repeats, and delivers each to its position.
     pub fn read_batch(&self, indices: &[u64], out: &mut dyn Deliver, cx: &Cx<'_>) -> Result<()> {
         for (block, indices) in indices.chunks(BLOCK).enumerate() {
-            let plans = self.plan_all(indices, cx)?;
+            let mut plans = self.plan_all(indices, cx)?;
             self.request_together(&plans);
+            self.survey_all(&mut plans, cx)?;
             let (mut sized, mut shared) = (Vec::with_capacity(plans.len()), Vec::new());
             for (i, plan) in plans.iter().enumerate() {
                 match plan.size()? {
@@ -183,7 +184,6 @@ impl Reader {
         out: &mut dyn Deliver,
         cx: &Cx<'_>,
     ) -> Result<()> {
-        let chunk_of = |plan: &Plan<'_>| (plan.shard, plan.chunk().map_or(0, |chunk| chunk.index));
         plans.sort_by_key(|(_, plan)| chunk_of(plan));
         let groups: Vec<_> = plans.chunk_by(|a, b| chunk_of(a.1) == chunk_of(b.1)).collect();
         let mut rows: Vec<(usize, Row)> = Vec::new();
@@ -263,6 +263,11 @@ impl Reader {
             Ok(())
         })
     }
+}
+
+/// The chunk that has to be read for a plan: its file and its number.
+pub(super) fn chunk_of(plan: &Plan<'_>) -> (usize, u64) {
+    (plan.shard, plan.chunk().map_or(0, |chunk| chunk.index))
 }
 
 /// Fetched records: those that are stored uncompressed are in their destinations, the others in a buffer.
@@ -460,7 +465,7 @@ fn fetch_planned<'p, 'a: 'p, 'o>(
 }
 
 /// How many of the plans to fetch at once: at least one, and not more bytes than [`FETCH_BYTES`].
-fn fitting<'p, 'a: 'p>(plans: impl Iterator<Item = &'p Plan<'a>>) -> usize {
+pub(super) fn fitting<'p, 'a: 'p>(plans: impl Iterator<Item = &'p Plan<'a>>) -> usize {
     let mut bytes = 0;
     let fits = plans.take_while(|plan| {
         let range = plan.stored().unwrap_or(0..0);

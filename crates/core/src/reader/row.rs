@@ -32,9 +32,10 @@ impl Reader {
     /// the neighbouring records.
     pub fn read_row(&self, plan: &Plan<'_>, cx: &Cx<'_>) -> Result<Row> {
         match &plan.place {
-            PlannedRead::Stored(Way::Shared(chunk, row)) => {
-                row_of(plan, chunk, self.decode_chunk(plan, chunk, cx)?, *row)
-            }
+            PlannedRead::Stored(Way::Shared(chunk, row)) => match self.survey_one(plan, cx)? {
+                Some(plan) => self.read_row(&plan, cx),
+                None => row_of(plan, chunk, self.decode_chunk(plan, chunk, cx)?, *row),
+            },
             PlannedRead::Kept(row) => Ok(row.clone()),
             PlannedRead::Stored(_) => {
                 let mut out = bytes::zeroed("record", plan.size()?.unwrap_or(0) as u64)?;

@@ -18,6 +18,7 @@ mod encoder;
 mod header;
 mod payload;
 mod rows;
+mod survey;
 mod table;
 #[cfg(test)]
 mod tests;

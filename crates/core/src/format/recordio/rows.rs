@@ -1,4 +1,4 @@
-//! Where the records of a chunk are. This is found when the chunk is first unpacked, and then cached.
+//! Where the records of a chunk are. This is found when the chunk is first read, and then cached.
 //!
 //! A chunk has 32 MiB by default, and no table of its records. Once the positions of its records are known, a record
 //! costs only its own bytes. In an uncompressed chunk, these are the bytes of the record. In a snappy chunk, they are a
@@ -17,9 +17,9 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain {
     /// Where it ends in the payload. It begins after its length, which follows the record before it.
-    end: u32,
+    pub(super) end: u32,
     /// CRC-32 of its bytes. Later reads are verified with it.
-    checksum: u32,
+    pub(super) checksum: u32,
 }
 
 /// A record of a snappy chunk that shares no frame with another record.

@@ -3,6 +3,7 @@
 use super::header::{Codec, HEADER, Header, PREFIX};
 use super::payload;
 use super::rows::Rows;
+use super::survey;
 use super::walk;
 use crate::bytes;
 use crate::cache::Cache;
@@ -248,6 +249,27 @@ impl Table for Chunks {
 
     fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
         decode_frames(stored, at, out, self.options.checksums, cx)
+    }
+
+    fn surveys(&self) -> bool {
+        self.codecs & (1 << Codec::None.number()) != 0
+    }
+
+    fn survey(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<bool> {
+        if Rows::weight_of(chunk.records) > ROWS_BYTES as u64 {
+            return Ok(false);
+        }
+        // A copy, because the bytes may change meanwhile.
+        let Some(&head) = stored.first_chunk::<{ HEADER as usize }>() else { return Ok(false) };
+        let Ok(header) = Header::parse(&head, chunk.stored.start, self.file_size) else { return Ok(false) };
+        if header.codec != Codec::None || !header.is_of(chunk) || stored.len() as u64 != header.stored() {
+            return Ok(false);
+        }
+        let (payload, checksums) = (&stored[HEADER as usize..], self.options.checksums);
+        let rows = survey::rows(&header, payload, chunk.stored.start, checksums, cx)?;
+        let is_done = rows.is_some();
+        rows.into_iter().for_each(|rows| self.rows.put(chunk.index, Arc::new(rows)));
+        Ok(is_done)
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
