@@ -110,7 +110,11 @@ impl Reader {
         let length = |range: &Range<u64>| (range.end.saturating_sub(range.start)) as usize;
         let step = (ranges.len() / PROBES).max(1);
         let is_cached = |(_, range, source): &(usize, Range<u64>, &Source)| is_cached(source, range);
-        if ranges.iter().step_by(step).all(is_cached) {
+        let is_cold = !ranges.iter().step_by(step).all(is_cached);
+        if !is_cold {
+            if self.is_reading_around() {
+                self.read_around(ranges.into_iter().map(|(shard, range, _)| (shard, range)), false);
+            }
             return;
         }
         self.page_cache.note_miss();
@@ -295,7 +299,7 @@ impl<'j, 'p, 'a, 'o> Fetched<'j, 'p, 'a, 'o> {
             let (stored, later) = std::mem::take(&mut rest).split_at_mut(length);
             rest = later;
             let op = match &plan.place {
-                PlannedRead::Stored(Way::Plain(range)) => ReadOp { at: range.start, out: place },
+                PlannedRead::Stored(Way::Plain { stored, .. }) => ReadOp { at: stored.start, out: place },
                 PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
                     ReadOp { at: range.start, out: stored }
                 }
@@ -330,7 +334,8 @@ fn decode_items(items: &mut [Item<'_>], cx: &Cx<'_>) -> Result<()> {
             PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
                 table.decode_into(plan.record, range.start, stored, place, cx)
             }
-            _ => table.check(plan.record, place),
+            PlannedRead::Stored(Way::Plain { checksum, .. }) => table.check(plan.record, *checksum, place),
+            _ => Ok(()),
         };
         done.map_err(|e| plan.attribute(e))
     })
