@@ -60,7 +60,9 @@ def _is_cached(path: str, most: float = 0.25) -> bool:
     """
     mincore = getattr(ctypes.CDLL(None), "mincore", None)
     size = os.path.getsize(path)
-    if mincore is None or size == 0:
+    # Who neither owns a file nor may write to it is told that all of its pages are there.
+    is_told = os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
+    if mincore is None or size == 0 or not is_told:
         return False
     pages = range(0, size, mmap.PAGESIZE)
     places = pages[:: max(len(pages) // _PLACES, 1)]

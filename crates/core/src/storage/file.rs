@@ -73,6 +73,9 @@ pub struct LocalFile {
     /// The memory map. It needs no descriptor, and is not closed when too many descriptors are open.
     #[cfg(target_os = "linux")]
     pub(super) map: Option<Map>,
+    /// Whether the file belongs to the user of this process.
+    #[cfg(target_os = "linux")]
+    pub(super) is_own: bool,
 }
 
 impl LocalFile {
@@ -105,6 +108,9 @@ impl LocalFile {
             is_refused,
             #[cfg(target_os = "linux")]
             map,
+            // SAFETY: the call takes nothing and cannot fail.
+            #[cfg(target_os = "linux")]
+            is_own: std::os::unix::fs::MetadataExt::uid(&metadata) == unsafe { libc::geteuid() },
         })
     }
 

@@ -71,6 +71,18 @@ impl<'a> MappedRange<'a> {
     }
 }
 
+impl LocalFile {
+    /// Whether a byte can be read without waiting for the disk. True if that cannot be found out.
+    fn is_at_hand(&self, at: u64) -> bool {
+        let mut byte = [0];
+        let read = self.with_file(|opened| {
+            let into = &mut [std::io::IoSliceMut::new(&mut byte)];
+            Ok(rustix::io::preadv2(&*opened.file, into, at, rustix::io::ReadWriteFlags::NOWAIT))
+        });
+        !matches!(read, Ok(Err(rustix::io::Errno::AGAIN)))
+    }
+}
+
 impl Mapped for LocalFile {
     #[inline]
     fn borrow(&self, at: u64, length: usize) -> Result<Option<Borrowed<'_>>> {
@@ -96,7 +108,10 @@ impl Mapped for LocalFile {
     }
 
     fn is_cached(&self, at: u64, length: usize) -> bool {
+        // Other users are told by `mincore` that all pages are there. So a page is there for them if it can be read at once.
         self.map.as_ref().is_none_or(|map| map.is_cached(at, length))
+            && (self.is_own
+                || [at, at + length.saturating_sub(1) as u64].into_iter().all(|at| self.is_at_hand(at)))
     }
 
     fn will_need(&self, ranges: &mut dyn Iterator<Item = (u64, usize)>) {
@@ -180,7 +195,9 @@ mod tests {
         if file.is_cached(3 * MB, 1) {
             return; // a file system that is in memory
         }
+        assert!(!file.is_at_hand(3 * MB), "another user would not see that it is cold");
         file.fill_page_cache(MB..2 * MB);
+        assert!((MB..2 * MB).step_by(4096).all(|at| file.is_at_hand(at)));
         assert!((MB..2 * MB).step_by(4096).all(|at| file.is_cached(at, 1)));
         file.fill_page_cache(3 * MB..u64::MAX); // it ends where the file ends
         assert!(file.is_cached(4 * MB - 1, 1));
