@@ -126,7 +126,6 @@ class BatchIterator(Iterator[B], Generic[B]):
         self._records, self._size, self._drop_last, self._packed = records, size, drop_last, packed
         self._length = len(records)
         self._fingerprint: int | None = None
-        self._is_remote = getattr(getattr(records, "_records", records), "_is_remote", False)
         self._seek(position)
 
     def _seek(self, position: int) -> None:
@@ -140,8 +139,7 @@ class BatchIterator(Iterator[B], Generic[B]):
         read = records.read_packed if self._packed else records.__getitems__
         while self._position < self._end:
             end = min(self._position + self._size, self._end)
-            if self._is_remote:
-                self._announce()
+            self._announce()
             try:
                 batch = read(range(self._position, end))
             except StopIteration as error:
@@ -152,7 +150,7 @@ class BatchIterator(Iterator[B], Generic[B]):
         raise StopIteration
 
     def _announce(self) -> None:
-        """Lets servers send this batch and the next ones, while the caller works on the batches before."""
+        """Lets the disk or the server send this batch and the next ones, while the caller works on the batches before."""
         if self._ahead is None:
             # Of mapped records, those before the function.
             records: Any = getattr(self._records, "_records", self._records)
