@@ -341,7 +341,8 @@ fn check_swapped(table: &dyn Table, storage: &dyn Storage, cx: &Cx<'_>) {
             let size = table.size(record).ok().flatten().filter(|&size| size <= storage.len());
             let mut out = vec![0; size.unwrap_or(7) as usize];
             let _ = table.decode_into(record, here.stored.start, &other, &mut out, cx);
-            let _ = table.check(record, &other);
+            let _ = table.check(record, Some(7), &other);
+            let _ = table.survey(&here, &other, cx);
             other.pop();
         }
     }
@@ -350,15 +351,15 @@ fn check_swapped(table: &dyn Table, storage: &dyn Storage, cx: &Cx<'_>) {
 fn by_way(table: &dyn Table, storage: &dyn Storage, record: u64, cx: &Cx<'_>) -> Result<(usize, u32)> {
     let way = table.way(record)?;
     let range = match &way {
-        Way::Plain(range) | Way::Alone { stored: range, .. } => range.clone(),
+        Way::Plain { stored, .. } | Way::Alone { stored, .. } => stored.clone(),
         Way::Shared(chunk, _) => chunk.stored.clone(),
     };
     let (located, row) = table.locate(record)?;
     assert!(row < located.records && located.first_record + row == record);
     let stored = read_vec(storage, "chunk", range.start, range.end - range.start, cx)?;
     match way {
-        Way::Plain(_) => {
-            table.check(record, &stored)?;
+        Way::Plain { checksum, .. } => {
+            table.check(record, checksum, &stored)?;
             Ok(seen(&stored))
         }
         Way::Alone { size, .. } => {
@@ -371,9 +372,15 @@ fn by_way(table: &dyn Table, storage: &dyn Storage, record: u64, cx: &Cx<'_>) ->
             Ok(seen(&out))
         }
         Way::Shared(chunk, row) => {
+            let surveyed = table.survey(&chunk, &stored, cx)?.map(|keep| keep()).is_some();
             let decoded = table.decode(&chunk, &stored, cx)?;
             assert_eq!(decoded.rows() as u64, chunk.records);
-            Ok(seen(decoded.row(row).unwrap_or_default()))
+            let found = decoded.row(row).unwrap_or_default();
+            assert!(
+                !surveyed || table.size(record)? == Some(found.len() as u64),
+                "surveys find other records"
+            );
+            Ok(seen(found))
         }
     }
 }

@@ -67,13 +67,15 @@ fn decode(begin: u64, stored: &[u8], checksums: bool, cx: &Cx<'_>) -> Result<Dec
 fn check_one(begin: u64, stored: &[u8], size: usize, whole: Option<&Decoded>, cx: &Cx<'_>) {
     for checksums in [true, false] {
         let mut out = vec![0; size];
-        let one = ChunkView::read(begin, stored, checksums).and_then(|view| view.decode_one(&mut out, cx));
-        match (one, whole) {
-            (Ok(()), Some(whole)) => assert_eq!(whole.row(0), Some(&*out)),
-            (Err(_), None) => {}
-            // A whole chunk also needs memory for its tables.
-            (Ok(()), None) if size as u64 + 64 > cx.budget.limits().decoded_bytes => {}
-            (one, whole) => panic!("alone: {one:?}, as a whole: {:?}", whole.map(Decoded::rows)),
+        for may_change in [true, false] {
+            let view = ChunkView::read(begin, stored, checksums);
+            match (view.and_then(|view| view.decode_one(may_change, &mut out, cx)), whole) {
+                (Ok(()), Some(whole)) => assert_eq!(whole.row(0), Some(&*out)),
+                (Err(_), None) => {}
+                // A whole chunk also needs memory for its tables.
+                (Ok(()), None) if size as u64 + 64 > cx.budget.limits().decoded_bytes => {}
+                (one, whole) => panic!("alone: {one:?}, as a whole: {:?}", whole.map(Decoded::rows)),
+            }
         }
         if single::decode(begin, stored, checksums, &mut out) {
             assert_eq!(whole.and_then(|whole| whole.row(0)), Some(&*out), "the fast path");

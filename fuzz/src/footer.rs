@@ -102,7 +102,7 @@ fn check_table(table: &dyn Table, end: u64) {
             panic!("no way to record {record}")
         };
         match way {
-            Way::Plain(stored) | Way::Alone { stored, .. } => assert_eq!(stored, chunk.stored),
+            Way::Plain { stored, .. } | Way::Alone { stored, .. } => assert_eq!(stored, chunk.stored),
             Way::Shared(shared, its_row) => assert_eq!((shared, its_row), (chunk.clone(), row)),
         }
         if let Some((index, its_row)) = table.shared_chunk(record) {

@@ -22,6 +22,7 @@ mod survey;
 pub use damage::{Damage, Lost};
 pub use deliver::Deliver;
 pub use export::Export;
+pub use in_order::DecodedAhead;
 pub use packed::{Filled, Packed, ReadPacked};
 pub use row::Row;
 
@@ -100,7 +101,7 @@ impl Plan<'_> {
     pub fn size(&self) -> Result<Option<usize>> {
         match &self.place {
             PlannedRead::Kept(row) => Ok(Some(row.as_ref().len())),
-            PlannedRead::Stored(Way::Plain(range)) => {
+            PlannedRead::Stored(Way::Plain { stored: range, .. }) => {
                 bytes::in_memory("record", range.end - range.start).map(Some)
             }
             PlannedRead::Stored(Way::Alone { size, .. }) => Ok(Some(*size)),
@@ -119,7 +120,9 @@ impl Plan<'_> {
     /// The bytes of the file that have to be read.
     fn stored(&self) -> Option<Range<u64>> {
         match &self.place {
-            PlannedRead::Stored(Way::Plain(range) | Way::Alone { stored: range, .. }) => Some(range.clone()),
+            PlannedRead::Stored(Way::Plain { stored: range, .. } | Way::Alone { stored: range, .. }) => {
+                Some(range.clone())
+            }
             PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.stored.clone()),
             PlannedRead::Kept(_) => None,
         }
@@ -134,7 +137,7 @@ impl Plan<'_> {
     #[inline]
     fn stored_bytes(&self) -> u64 {
         match &self.place {
-            PlannedRead::Stored(Way::Plain(range) | Way::Alone { stored: range, .. }) => {
+            PlannedRead::Stored(Way::Plain { stored: range, .. } | Way::Alone { stored: range, .. }) => {
                 range.end.saturating_sub(range.start)
             }
             PlannedRead::Stored(Way::Shared(chunk, _)) => chunk.stored.end.saturating_sub(chunk.stored.start),
@@ -483,18 +486,20 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
     let source = plan.source;
     match &plan.place {
         // `ref`: a copy of what `borrow` has just written would stall the processor, for 10 ns a record.
-        PlannedRead::Stored(Way::Plain(range)) => match borrow(source, range.start, out.len(), by) {
-            Ok(Some(ref borrowed)) => borrowed.with(source.is_verified, cx, |bytes| {
-                out.copy_from_slice(bytes);
-                source.table.check(plan.record, out)
-            }),
-            Ok(None) => {
-                check_near(source, by)?;
-                source.storage().read_at(range.start, out, cx)?;
-                source.table.check(plan.record, out)
+        PlannedRead::Stored(Way::Plain { stored: range, checksum }) => {
+            match borrow(source, range.start, out.len(), by) {
+                Ok(Some(ref borrowed)) => borrowed.with(source.is_verified, cx, |bytes| {
+                    out.copy_from_slice(bytes);
+                    source.table.check(plan.record, *checksum, out)
+                }),
+                Ok(None) => {
+                    check_near(source, by)?;
+                    source.storage().read_at(range.start, out, cx)?;
+                    source.table.check(plan.record, *checksum, out)
+                }
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        },
+        }
         PlannedRead::Stored(Way::Alone { stored: range, .. }) => {
             let length = bytes::in_memory("chunk", range.end.saturating_sub(range.start))?;
             let decode = |stored: &[u8]| source.table.decode_into(plan.record, range.start, stored, out, cx);

@@ -48,6 +48,10 @@ struct IteratorState {
     singly: u64,
     /// Records in one chunk, if a batch has only a part of them. Otherwise 0.
     large_group: u64,
+    /// Chunks that hold records before this position were decoded ahead.
+    decoded: u64,
+    /// Whether such a chunk had left the cache before it was needed: others use the cache, too.
+    is_crowded: bool,
     announced: Announced,
 }
 
@@ -77,6 +81,8 @@ impl IteratorState {
             ahead: 8,
             singly: 0,
             large_group: 0,
+            decoded: 0,
+            is_crowded: false,
             announced: Announced::new(position),
         }
     }
@@ -107,7 +113,8 @@ impl RecordsIterator {
         if state.announced.is_new() && self.reader.is_remote() {
             state.announced.go_on(py, &self.reader, &self.view, state.next, self.reader.mean_bytes());
         }
-        let until = self.decode_in_order(py, state, self.view.len().min(state.next + state.ahead))?;
+        let until = self.view.len().min(state.next + state.ahead);
+        let until = self.decode_in_order(py, state, until)?;
         let count = until - state.next;
         match self.read(py, state.next..until) {
             Ok((ready, later)) => {
@@ -144,8 +151,8 @@ impl RecordsIterator {
 impl RecordsIterator {
     /// Decodes several large chunks at a time, once a whole chunk was read in order. Returns where the next batch ends:
     /// at `until`, or at the end of a chunk before it.
-    fn decode_in_order(&self, py: Python<'_>, state: &IteratorState, until: u64) -> PyResult<u64> {
-        if state.large_group == 0 {
+    fn decode_in_order(&self, py: Python<'_>, state: &mut IteratorState, until: u64) -> PyResult<u64> {
+        if state.large_group == 0 || state.is_crowded {
             return Ok(until);
         }
         let (begin, next) = (state.announced.begin, state.next);
@@ -158,10 +165,15 @@ impl RecordsIterator {
         }
         let is_long = next - begin >= state.large_group;
         let is_next = |distance| distance == 0 || is_long && is_in_order(distance);
-        let left = gil::detach(py, || {
+        let ahead = gil::detach(py, || {
             with_cx(&self.reader, |cx| self.reader.decode_in_order(first, is_next, cx)).map_err(Failure)
         })?;
-        Ok(left.map_or(until, |left| until.min(next.saturating_add(left.max(1)))))
+        let Some(ahead) = ahead else { return Ok(until) };
+        if ahead.records > 0 {
+            state.is_crowded = next < state.decoded;
+            state.decoded = next.saturating_add(ahead.records);
+        }
+        Ok(until.min(next.saturating_add(ahead.left.max(1))))
     }
 
     /// Reads the records at some positions: those before the first damaged one, and what comes after them.

@@ -121,7 +121,7 @@ impl Whole {
             let is_unpacked = matches!(&way, Way::Alone { stored, .. } if stored.is_empty());
             let unit = match way {
                 _ if is_unpacked => Unit { stored: 0..self.len(), records: record..record + 1 },
-                Way::Plain(stored) | Way::Alone { stored, .. } => {
+                Way::Plain { stored, .. } | Way::Alone { stored, .. } => {
                     Unit { stored, records: record..record + 1 }
                 }
                 Way::Shared(chunk, _) => {

@@ -155,7 +155,12 @@ pub struct Chunk {
 pub enum Way {
     /// These bytes of the file are the record. They are read directly into their final place, and then verified with
     /// [`Table::check`].
-    Plain(Range<u64>),
+    Plain {
+        /// The bytes.
+        stored: Range<u64>,
+        /// Their checksum, if the table may no longer have it when they were read.
+        checksum: Option<u32>,
+    },
     /// These bytes of the file hold only this record, and its size is known. [`Table::decode_into`] writes the record
     /// to its final place.
     Alone {
@@ -183,6 +188,9 @@ pub struct Description {
     /// The options that the writer stored in the file.
     pub options: Option<String>,
 }
+
+/// Makes a table keep what [`Table::survey`] has found.
+pub type Surveyed<'t> = Box<dyn FnOnce() + 't>;
 
 /// The stored bytes of a [`Way::Alone`], and where to decode them.
 pub struct Undecoded<'s, 'o> {
@@ -223,8 +231,8 @@ pub trait Table: Send + Sync {
     /// Announces that a record will be read soon, so that its table entry is loaded into the processor's cache.
     fn prefetch(&self, _record: u64) {}
 
-    /// Verifies a record that was read by [`Way::Plain`].
-    fn check(&self, _record: u64, _bytes: &[u8]) -> Result<()> {
+    /// Verifies a record that was read by [`Way::Plain`], which has the checksum.
+    fn check(&self, _record: u64, _checksum: Option<u32>, _bytes: &[u8]) -> Result<()> {
         Ok(())
     }
 
@@ -251,16 +259,16 @@ pub trait Table: Send + Sync {
         Ok(false)
     }
 
-    /// Whether [`survey`](Table::survey) is of use for some of the chunks.
-    fn surveys(&self) -> bool {
-        false
+    /// Whether [`survey`](Table::survey) is of use for a chunk, and how many bytes the table then keeps about it.
+    fn survey_bytes(&self, _chunk: &Chunk) -> Option<u64> {
+        None
     }
 
-    /// Verifies a chunk and finds its records, without decoding it. Then [`way`](Table::way) knows a cheaper way to each
-    /// of them. The stored bytes may change meanwhile. Returns false if that is not possible, or if the chunk is damaged:
-    /// [`decode`](Table::decode) says what is wrong.
-    fn survey(&self, _chunk: &Chunk, _stored: &[u8], _cx: &Cx<'_>) -> Result<bool> {
-        Ok(false)
+    /// Verifies a chunk and finds its records, without decoding it. The stored bytes may change meanwhile. If the caller
+    /// knows that they were bytes of the file, it calls the result. Then [`way`](Table::way) knows a cheaper way to each of
+    /// the records. None: that is not possible, or the chunk is damaged. [`decode`](Table::decode) says what is wrong.
+    fn survey(&self, _chunk: &Chunk, _stored: &[u8], _cx: &Cx<'_>) -> Result<Option<Surveyed<'_>>> {
+        Ok(None)
     }
 
     /// Decodes a whole chunk. The result has exactly `chunk.records` rows.

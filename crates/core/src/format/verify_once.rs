@@ -4,7 +4,7 @@
 //! What this does not see: a page that the system drops from memory and reads again from a failing disk, and writes
 //! through a memory map before the system updates the times of the file.
 
-use super::{Chunk, Decoded, Description, Table, Undecoded, Way};
+use super::{Chunk, Decoded, Description, Surveyed, Table, Undecoded, Way};
 use crate::bytes;
 use crate::cx::Cx;
 use crate::error::Result;
@@ -93,10 +93,13 @@ impl VerifyOnce {
 
     /// Notes that a chunk was verified. `clearings` is their number before its bytes were read.
     fn note(&self, chunk: u64, clearings: u64) {
+        // The bytes that were verified may be those from before a change.
+        if self.clearings.load(SeqCst) != clearings {
+            return;
+        }
         if let Some(word) = self.verified.get((chunk / BITS) as usize) {
             let bit = 1 << (chunk % BITS);
             word.fetch_or(bit, SeqCst);
-            // The bytes that were verified may be those from before the change.
             if self.clearings.load(SeqCst) != clearings {
                 word.fetch_and(!bit, SeqCst);
             }
@@ -111,12 +114,12 @@ impl VerifyOnce {
 }
 
 impl Table for VerifyOnce {
-    fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {
+    fn check(&self, record: u64, checksum: Option<u32>, bytes: &[u8]) -> Result<()> {
         match self.chunk_of(record) {
             (chunk, _) if self.is_verified(chunk) => Ok(()),
-            (chunk, false) => self.verifying(chunk, || self.table.check(record, bytes)),
+            (chunk, false) => self.verifying(chunk, || self.table.check(record, checksum, bytes)),
             // One record says nothing about the others.
-            (_, true) => self.table.check(record, bytes),
+            (_, true) => self.table.check(record, checksum, bytes),
         }
     }
 
@@ -137,7 +140,7 @@ impl Table for VerifyOnce {
     fn decode_two_into(&self, two: [Undecoded<'_, '_>; 2], cx: &Cx<'_>) -> Result<bool> {
         let chunks = two.each_ref().map(|stored| self.chunk_of(stored.record));
         // One that was verified needs no hash, so there is nothing to save.
-        if chunks.iter().any(|(chunk, is_shared)| *is_shared || self.is_verified(*chunk)) {
+        if chunks.iter().any(|(chunk, is_shared)| *is_shared || self.is_marked(*chunk)) {
             return Ok(false);
         }
         let clearings = self.clearings.load(SeqCst);
@@ -148,17 +151,18 @@ impl Table for VerifyOnce {
         Ok(is_done)
     }
 
-    fn surveys(&self) -> bool {
-        self.table.surveys()
+    fn survey_bytes(&self, chunk: &Chunk) -> Option<u64> {
+        self.table.survey_bytes(chunk)
     }
 
-    fn survey(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<bool> {
+    fn survey(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Option<Surveyed<'_>>> {
         let clearings = self.clearings.load(SeqCst);
-        let is_done = self.table.survey(chunk, stored, cx)?;
-        if is_done {
-            self.note(chunk.index, clearings);
-        }
-        Ok(is_done)
+        let index = chunk.index;
+        let Some(keep) = self.table.survey(chunk, stored, cx)? else { return Ok(None) };
+        Ok(Some(Box::new(move || {
+            keep();
+            self.note(index, clearings);
+        })))
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {

@@ -42,7 +42,7 @@ impl Reader {
     pub fn export(&self, plan: &Plan<'_>) -> Result<Option<Export>> {
         let Some(mapped) = plan.source.mapped() else { return Ok(None) };
         let range = match &plan.place {
-            PlannedRead::Stored(Way::Plain(range)) => range.clone(),
+            PlannedRead::Stored(Way::Plain { stored, .. }) => stored.clone(),
             PlannedRead::Stored(Way::Alone { stored, size }) => {
                 let (begin, length) = (stored.start, stored.end.saturating_sub(stored.start) as usize);
                 let Some(stored) = mapped.borrow(begin, length)? else { return Ok(None) };

@@ -53,7 +53,7 @@ impl Reader {
         match self.place_of(self.shards[shard].opened_source()?, shard, record).ok()? {
             PlannedRead::Kept(row) => Some(row.chunk.rows() as u64),
             PlannedRead::Stored(Way::Shared(chunk, _)) => Some(chunk.records),
-            PlannedRead::Stored(Way::Plain(_) | Way::Alone { .. }) => None,
+            PlannedRead::Stored(Way::Plain { .. } | Way::Alone { .. }) => None,
         }
     }
 

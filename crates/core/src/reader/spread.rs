@@ -3,7 +3,7 @@
 use super::Reader;
 use super::crew::with_crew;
 use crate::cx::{Cx, Stop};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::parallel::Cancelled;
 use crate::pool::{self, Busy};
 use rayon::ThreadPool;
@@ -126,10 +126,13 @@ impl Team {
     }
 
     /// The result of all work. If there are several errors, the one at the first position is returned, no matter which
-    /// thread was faster.
+    /// thread was faster. But that the caller stopped the call is reported in any case: it is told only once.
     pub(super) fn result(self, interrupted: Result<()>) -> Result<()> {
+        let is_stop = |error: &Error| matches!(error.kind(), Kind::External(_));
         let failures = self.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match failures.into_values().next() {
+        let counts =
+            |first: Error, later: Error| if is_stop(&later) && !is_stop(&first) { later } else { first };
+        match failures.into_values().reduce(counts) {
             Some(error) => Err(error),
             None => interrupted,
         }

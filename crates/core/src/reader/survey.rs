@@ -9,6 +9,10 @@ use super::{Plan, Reader};
 use crate::cx::Cx;
 use crate::error::Result;
 
+/// How many bytes tables keep about the chunks of one batch. They forget old chunks for new ones, and the batch needs all
+/// of its chunks. The chunks beyond this are decoded.
+const KEPT_BYTES: u64 = 16 << 20;
+
 impl Reader {
     /// Plans records anew whose chunks can be surveyed, after a survey of these chunks.
     pub(super) fn survey_all<'a>(&'a self, plans: &mut [Plan<'a>], cx: &Cx<'_>) -> Result<()> {
@@ -18,6 +22,11 @@ impl Reader {
         }
         wanted.sort_by_key(|plan| chunk_of(plan));
         wanted.dedup_by_key(|plan| chunk_of(plan));
+        let mut kept = 0u64;
+        wanted.retain(|plan| {
+            kept = kept.saturating_add(plan.survey_bytes().unwrap_or(0));
+            kept <= KEPT_BYTES
+        });
         let mut rest = &mut wanted[..];
         while !rest.is_empty() {
             // Cold chunks are fetched a few at a time.
@@ -60,17 +69,22 @@ fn survey(plan: &Plan<'_>, cx: &Cx<'_>) -> Result<bool> {
     let length = usize::try_from(plan.stored_bytes()).unwrap_or(usize::MAX);
     let surveyed = borrow(plan.source, chunk.stored.start, length, By::Map).and_then(|borrowed| {
         let survey = |stored: &[u8]| plan.source.table.survey(chunk, stored, cx);
-        borrowed.map_or(Ok(false), |borrowed| borrowed.with(plan.source.is_verified, cx, survey))
+        borrowed.map_or(Ok(None), |borrowed| borrowed.with(plan.source.is_verified, cx, survey))
     });
     match surveyed {
+        Ok(found) => Ok(found.map(|keep| keep()).is_some()),
         Err(error) if error.is_damage() => Ok(false),
-        surveyed => surveyed.map_err(|error| plan.attribute(error)),
+        Err(error) => Err(plan.attribute(error)),
     }
 }
 
 impl Plan<'_> {
     /// Whether its chunk has to be read, and can be surveyed.
-    pub(super) fn can_be_surveyed(&self) -> bool {
-        self.chunk().is_some() && self.source.table.surveys() && self.is_in_place()
+    fn can_be_surveyed(&self) -> bool {
+        self.survey_bytes().is_some_and(|bytes| bytes <= KEPT_BYTES) && self.is_in_place()
+    }
+
+    fn survey_bytes(&self) -> Option<u64> {
+        self.chunk().and_then(|chunk| self.source.table.survey_bytes(chunk))
     }
 }

@@ -113,8 +113,9 @@ impl Staged {
         let Some(write_back) = &mut self.write_back else { return Ok(()) };
         let buffered = self.out.inner();
         let written = self.out.position() - buffered.buffer().len() as u64;
-        write(write_back, buffered.get_ref(), written)
-            .map_err(|e| Error::io("writing failed", e).in_file(&self.target.path.to_string_lossy()))
+        write(write_back, buffered.get_ref(), written).map_err(|e| {
+            Error::io("writing failed", e).in_file(&self.target.path.to_string_lossy()).at(written)
+        })
     }
 
     /// Takes a complete file of the same folder instead of what was written. It gets the temporary name. It is synced

@@ -70,12 +70,13 @@ class FileReader:
         try:
             # The quick path: an int that is in range. None if it is anything else.
             array: Sample | None = self._read_array(index)
-            if array is not None:
-                return array
+            if array is None:
+                self._refuse_closed()
+                array = self._read_array(self._position(index))
         except (anyrecord.RecordError, OSError) as error:
             raise self._read_error(error) from error
-        self._refuse_closed()
-        return self.read([self._position(index)])[0]
+        assert array is not None
+        return array
 
     def read(self, indices: Iterable[SupportsIndex]) -> list[Sample]:
         """Returns many samples in the order of `indices`, with one batched read. Each is a new array of bytes."""

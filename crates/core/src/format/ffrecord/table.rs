@@ -161,7 +161,7 @@ impl Samples {
             return Ok(());
         }
         let sample = storage::read_vec(storage, "sample", range.start, range.end - range.start, cx)?;
-        self.check(last, &sample).map_err(|e| e.for_record(last))
+        self.check(last, None, &sample).map_err(|e| e.for_record(last))
     }
 
     /// Where the header ends.
@@ -274,11 +274,11 @@ impl Table for Samples {
     fn way(&self, record: u64) -> Result<Way> {
         // The checksum lies elsewhere in memory. The CPU can load it while the record is read.
         self.prefetch(record);
-        Ok(Way::Plain(self.range(record)))
+        Ok(Way::Plain { stored: self.range(record), checksum: None })
     }
 
     fn decode_into(&self, record: u64, _at: u64, stored: &[u8], out: &mut [u8], _cx: &Cx<'_>) -> Result<()> {
-        self.check(record, stored)?;
+        self.check(record, None, stored)?;
         copy_record(stored, out, self.range(record).start)
     }
 
@@ -291,7 +291,7 @@ impl Table for Samples {
         }
     }
 
-    fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {
+    fn check(&self, record: u64, _checksum: Option<u32>, bytes: &[u8]) -> Result<()> {
         if !self.checksums {
             return Ok(());
         }
@@ -299,7 +299,7 @@ impl Table for Samples {
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
-        self.check(chunk.first_record, stored)?;
+        self.check(chunk.first_record, None, stored)?;
         Decoded::new(bytes::copied("record", stored, cx)?, vec![stored.len()])
     }
 

@@ -11,7 +11,7 @@ use crate::codec::snappy_frames::Frames;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::walk::{Depth, Span, Walk};
-use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, side_index};
+use crate::format::{Chunk, Decoded, Description, ReadOptions, Surveyed, Table, Way, side_index};
 use crate::storage::{Storage, window::Window};
 use std::sync::Arc;
 
@@ -216,7 +216,9 @@ impl Table for Chunks {
     fn way(&self, record: u64) -> Result<Way> {
         if let Some((offset, rows, row)) = self.cached(record) {
             if let Some(bytes) = rows.bytes(row) {
-                return Ok(Way::Plain(offset + bytes.start..offset + bytes.end));
+                // The rows may leave the cache before the bytes are read.
+                let checksum = rows.checksum(row).filter(|_| self.options.checksums);
+                return Ok(Way::Plain { stored: offset + bytes.start..offset + bytes.end, checksum });
             }
             if let (Some(frames), Some(size)) = (rows.frames(row), rows.size(row)) {
                 let stored = offset + frames.start..offset + frames.end;
@@ -231,18 +233,16 @@ impl Table for Chunks {
         Ok(self.cached(record).and_then(|(_, rows, row)| rows.size(row)))
     }
 
-    fn check(&self, record: u64, bytes: &[u8]) -> Result<()> {
-        // The rows may have left the cache since the read was planned. There is then nothing to compare with. The chunk
-        // was right when it was read as a whole.
-        let cached = self.cached(record).filter(|_| self.options.checksums);
-        let Some((offset, rows, row)) = cached else { return Ok(()) };
-        let (computed, expected) = (crc32fast::hash(bytes), rows.checksum(row));
-        if expected.is_none_or(|expected| expected == computed) {
+    fn check(&self, record: u64, checksum: Option<u32>, bytes: &[u8]) -> Result<()> {
+        let Some(expected) = checksum else { return Ok(()) };
+        let computed = crc32fast::hash(bytes);
+        if expected == computed {
             return Ok(());
         }
+        let place = self.cached(record).and_then(|(offset, rows, row)| Some(offset + rows.bytes(row)?.start));
         Err(Error::checksum("record changed since its chunk was first read")
-            .at(offset + rows.bytes(row).map_or(0, |bytes| bytes.start))
-            .expected(format_args!("{:#010x}", expected.unwrap_or_default()))
+            .at(place.unwrap_or(self.locate(record)?.0.stored.start))
+            .expected(format_args!("{expected:#010x}"))
             .found(format_args!("{computed:#010x}"))
             .hint("the file changed; open it again"))
     }
@@ -251,25 +251,22 @@ impl Table for Chunks {
         decode_frames(stored, at, out, self.options.checksums, cx)
     }
 
-    fn surveys(&self) -> bool {
-        self.codecs & (1 << Codec::None.number()) != 0
+    fn survey_bytes(&self, chunk: &Chunk) -> Option<u64> {
+        let has_plain_chunks = self.codecs & (1 << Codec::None.number()) != 0;
+        let bytes = Rows::weight_of(chunk.records);
+        has_plain_chunks.then_some(bytes)
     }
 
-    fn survey(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<bool> {
-        if Rows::weight_of(chunk.records) > ROWS_BYTES as u64 {
-            return Ok(false);
-        }
+    fn survey(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Option<Surveyed<'_>>> {
         // A copy, because the bytes may change meanwhile.
-        let Some(&head) = stored.first_chunk::<{ HEADER as usize }>() else { return Ok(false) };
-        let Ok(header) = Header::parse(&head, chunk.stored.start, self.file_size) else { return Ok(false) };
+        let Some(&head) = stored.first_chunk::<{ HEADER as usize }>() else { return Ok(None) };
+        let Ok(header) = Header::parse(&head, chunk.stored.start, self.file_size) else { return Ok(None) };
         if header.codec != Codec::None || !header.is_of(chunk) || stored.len() as u64 != header.stored() {
-            return Ok(false);
+            return Ok(None);
         }
-        let (payload, checksums) = (&stored[HEADER as usize..], self.options.checksums);
-        let rows = survey::rows(&header, payload, chunk.stored.start, checksums, cx)?;
-        let is_done = rows.is_some();
-        rows.into_iter().for_each(|rows| self.rows.put(chunk.index, Arc::new(rows)));
-        Ok(is_done)
+        let rows = survey::rows(&header, &stored[HEADER as usize..], self.options.checksums, cx)?;
+        let index = chunk.index;
+        Ok(rows.map(|rows| Box::new(move || self.rows.put(index, Arc::new(rows))) as Surveyed<'_>))
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
@@ -288,8 +285,9 @@ impl Table for Chunks {
     }
 
     fn decode_verified(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
-        // If the rows have left the cache, only verified bytes can bring them back.
-        let checksums = self.options.checksums && self.rows.get(chunk.index).is_none();
+        // If the rows have left the cache, only verified bytes can bring them back. A gzip chunk never has any.
+        let has_rows = self.codecs != 1 << Codec::Gzip.number();
+        let checksums = self.options.checksums && has_rows && self.rows.get(chunk.index).is_none();
         self.unpack(chunk, stored, &ReadOptions { checksums, ..self.options }, cx)
     }
 

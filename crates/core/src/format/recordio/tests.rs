@@ -210,7 +210,8 @@ fn later_reads_fetch_the_record_alone() {
         assert_eq!((chunk.records, row), (100, 7));
         table.decode(&chunk, &file, &for_tests(Limits::default())).unwrap();
         assert_eq!(table.size(7).unwrap(), Some(57));
-        let (Way::Plain(range) | Way::Alone { stored: range, .. }) = table.way(7).unwrap() else {
+        let (Way::Plain { stored: range, .. } | Way::Alone { stored: range, .. }) = table.way(7).unwrap()
+        else {
             panic!("{codec}: the whole chunk is read again")
         };
         assert_eq!(table.locate(7).unwrap(), (chunk, row), "one question, one answer");
@@ -234,7 +235,9 @@ fn what_changes_under_a_reader_is_seen_by_later_reads_too() {
         file[last] ^= 1;
         let mut out = vec![0; 12];
         let error = match table.way(2).unwrap() {
-            Way::Plain(range) => table.check(2, &file[range.start as usize..range.end as usize]),
+            Way::Plain { stored, checksum } => {
+                table.check(2, checksum, &file[stored.start as usize..stored.end as usize])
+            }
             Way::Alone { stored, .. } => {
                 let bytes = &file[stored.start as usize..stored.end as usize];
                 table.decode_into(2, stored.start, bytes, &mut out, &for_tests(Limits::default()))
@@ -262,11 +265,37 @@ fn rows_never_come_from_bytes_that_were_not_verified() {
     let with_rows = open();
     with_rows.decode(&chunk, &file, &cx).unwrap();
     with_rows.decode_verified(&chunk, &damaged, &cx).unwrap();
-    with_rows.check(2, b"third record").unwrap();
-    assert!(
-        with_rows.check(2, &damaged[damaged.len() - 12..]).is_err(),
-        "the rows are those of the damaged chunk"
-    );
+    let Way::Plain { checksum, .. } = with_rows.way(2).unwrap() else { panic!("there are no rows") };
+    // The table that checks the record may have forgotten its rows meanwhile.
+    for table in [&with_rows, &without_rows] {
+        table.check(2, checksum, b"third record").unwrap();
+        assert!(
+            table.check(2, checksum, &damaged[damaged.len() - 12..]).is_err(),
+            "the rows are those of the damaged chunk, or nothing is checked"
+        );
+    }
+}
+
+#[test]
+fn what_a_survey_found_counts_only_if_the_caller_says_so() {
+    let written = records(&["first record", "second record", "third record"]);
+    for checksums in [true, false] {
+        let (cx, file) = (for_tests(Limits::default()), write(&options("none", 1 << 20), &written));
+        let options = ReadOptions { checksums, ..ReadOptions::default() };
+        let table = (RECORDIO.open)(&Memory::new("test", &file), &options, &cx).unwrap();
+        let chunk = table.locate(2).unwrap().0;
+        assert!(table.survey_bytes(&chunk).is_some());
+        let found = table.survey(&chunk, &file, &cx).unwrap().expect("nothing is wrong with the chunk");
+        assert_eq!(table.size(2).unwrap(), None);
+        found();
+        let Way::Plain { stored, checksum } = table.way(2).unwrap() else { panic!("no rows were kept") };
+        assert_eq!(&file[stored.start as usize..stored.end as usize], b"third record");
+        assert_eq!(checksum, checksums.then(|| crc32fast::hash(b"third record")));
+    }
+    let file = write(&options("snappy", 1 << 20), &written);
+    let (memory, cx) = (Memory::new("test", &file), for_tests(Limits::default()));
+    let table = (RECORDIO.open)(&memory, &ReadOptions::default(), &cx).unwrap();
+    assert_eq!(table.survey_bytes(&table.locate(2).unwrap().0), None, "it has to be decompressed");
 }
 
 #[test]

@@ -314,17 +314,25 @@ impl<'a> ChunkView<'a> {
         }
     }
 
-    /// Verifies the chunk and decodes its only record into `out`, which has the record's size.
-    pub fn decode_one(&self, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        if self.header.kind == kind::SIMPLE {
-            return simple::decode_one(self, out, cx).map_err(|e| e.at(self.range.start));
+    /// Verifies the chunk and decodes its only record into `out`, which has the record's size. `may_change`: the chunk
+    /// may lie in a memory map, and change meanwhile.
+    pub fn decode_one(&self, may_change: bool, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+        let at = self.range.start;
+        if self.header.kind == kind::SIMPLE && simple::copy_one(self, out, cx).map_err(|e| e.at(at))? {
+            return Ok(());
         }
-        // The chunk may lie in a memory map. It must not change between the check of the hash and the decoding.
-        let own = bytes::copied("chunk", self.stored, cx)?;
-        let decoded = ChunkView::read(self.range.start, &own, self.checksums)?.decode(cx)?;
+        // What is not copied must not change between the check of its hash and the decoding.
+        if may_change {
+            let own = bytes::copied("chunk", self.stored, cx)?;
+            return ChunkView::read(at, &own, self.checksums)?.decode_one(false, out, cx);
+        }
+        if self.header.kind == kind::SIMPLE {
+            return simple::decode_one(self, out, cx).map_err(|e| e.at(at));
+        }
+        let decoded = self.decode(cx)?;
         match decoded.row(0) {
             Some(record) if record.len() == out.len() => bytes::copy_paced(record, out, cx),
-            _ => Err(Error::format("chunk does not hold the record").at(self.range.start)),
+            _ => Err(Error::format("chunk does not hold the record").at(at)),
         }
     }
 }

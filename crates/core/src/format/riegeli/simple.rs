@@ -163,17 +163,22 @@ pub fn decode(chunk: &ChunkView<'_>, cx: &Cx<'_>) -> Result<Decoded> {
     Decoded::new(bytes, ends)
 }
 
-/// Verifies and decodes a chunk of one record into a buffer of the record's size.
-pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
+/// Copies the only record of an uncompressed chunk into a buffer of the record's size, and verifies the copy. Returns
+/// false if the chunk has another layout. It may change meanwhile.
+pub fn copy_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<bool> {
     // This uses the layout of the data before its hash is verified. That is safe: every range is checked, and the copy
     // verifies the hash.
-    if let Ok(parts) = parts(chunk, cx)
-        && parts.codec == Codec::None
-        && parts.values.end - parts.values.start == out.len() as u64
-    {
-        chunk.verify_copying(parts.values.start, out, cx)?;
-        return check_one(chunk, &parts, out.len(), cx);
+    let Ok(parts) = parts(chunk, cx) else { return Ok(false) };
+    if parts.codec != Codec::None || parts.values.end - parts.values.start != out.len() as u64 {
+        return Ok(false);
     }
+    chunk.verify_copying(parts.values.start, out, cx)?;
+    check_one(chunk, &parts, out.len(), cx)?;
+    Ok(true)
+}
+
+/// Verifies and decodes a chunk of one record into a buffer of the record's size. The chunk must not change meanwhile.
+pub fn decode_one(chunk: &ChunkView<'_>, out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
     chunk.verify(cx)?;
     let parts = parts(chunk, cx)?;
     check_one(chunk, &parts, out.len(), cx)?;

@@ -338,10 +338,7 @@ impl Table for ChunkTable {
     }
 
     fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
-        if single::decode(at, stored, self.options.checksums, out) {
-            return Ok(());
-        }
-        self.view(at, stored, 1, self.options.checksums)?.decode_one(out, cx)
+        self.decode_alone(at, stored, self.options.checksums, out, cx)
     }
 
     fn two_at_once_from(&self) -> Option<usize> {
@@ -368,10 +365,7 @@ impl Table for ChunkTable {
         out: &mut [u8],
         cx: &Cx<'_>,
     ) -> Result<()> {
-        if single::decode(at, stored, false, out) {
-            return Ok(());
-        }
-        self.view(at, stored, 1, false)?.decode_one(out, cx)
+        self.decode_alone(at, stored, false, out, cx)
     }
 
     fn decode_verified(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {
@@ -384,6 +378,23 @@ impl Table for ChunkTable {
 }
 
 impl ChunkTable {
+    #[inline]
+    fn decode_alone(
+        &self,
+        at: u64,
+        stored: &[u8],
+        checksums: bool,
+        out: &mut [u8],
+        cx: &Cx<'_>,
+    ) -> Result<()> {
+        if single::decode(at, stored, checksums, out) {
+            return Ok(());
+        }
+        // The caller decodes a file in its memory map if the file says that it is not compressed.
+        let may_change = self.description.codec.as_deref() == Some("none");
+        self.view(at, stored, 1, checksums)?.decode_one(may_change, out, cx)
+    }
+
     fn unpack(&self, chunk: &Chunk, stored: &[u8], checksums: bool, cx: &Cx<'_>) -> Result<Decoded> {
         let view = self.view(chunk.stored.start, stored, chunk.records, checksums)?;
         if self.is_single()

@@ -155,7 +155,7 @@ impl Table for Records {
         let (begin, end) = (range.start + HEADER, range.end - (AROUND - HEADER));
         // This range does not include the checksum after the data, so it is only used if checksums are off.
         if !self.checksums && self.spool.is_none() {
-            return Ok(Way::Plain(begin..end));
+            return Ok(Way::Plain { stored: begin..end, checksum: None });
         }
         // A record in the spool needs no bytes from the file.
         let stored = if self.spool.is_some() { 0..0 } else { range };

@@ -57,12 +57,12 @@ fn a_record_is_verified_at_its_first_read_only() {
         let open = detect::by_name("ffrecord").unwrap().open;
         let table =
             VerifyOnce::of(open(&*bytes, &ReadOptions::default(), cx).unwrap(), bytes.clone()).unwrap();
-        assert!(table.check(3, b"wrong").is_err());
-        assert!(table.check(3, b"wrong").is_err());
-        assert!(table.check(3, &records[3]).is_ok());
-        assert!(table.check(3, b"wrong").is_ok());
-        assert!(table.check(4, b"wrong").is_err());
-        assert!(table.check(COUNT - 1, b"wrong").is_err());
+        assert!(table.check(3, None, b"wrong").is_err());
+        assert!(table.check(3, None, b"wrong").is_err());
+        assert!(table.check(3, None, &records[3]).is_ok());
+        assert!(table.check(3, None, b"wrong").is_ok());
+        assert!(table.check(4, None, b"wrong").is_err());
+        assert!(table.check(COUNT - 1, None, b"wrong").is_err());
     });
 }
 
