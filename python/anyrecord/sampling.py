@@ -105,7 +105,7 @@ class ElasticSampler:
     - `rank` and `world`: by default, they are looked up each time an iteration begins: from `torch.distributed` if it
       is initialised, else from the environment variables `RANK` and `WORLD_SIZE`. If neither is set, there is one rank.
 
-    When an epoch was iterated to its end, the next iteration takes the next epoch. `set_epoch` chooses an epoch. It
+    When all records of an epoch were taken, the next iteration takes the next epoch. `set_epoch` chooses an epoch. It
     keeps the position if that epoch is the current one, so a training loop can call it first and still resume
     correctly.
     """
@@ -159,13 +159,13 @@ class ElasticSampler:
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Chooses the epoch. Starts it from the beginning, unless it is the current epoch and not at its end."""
         epoch = whole_number("epoch", epoch)
-        if epoch != self._epoch or (self._pass is not None and self._pass.ended):
+        if epoch != self._epoch or (self._pass is not None and self._pass.is_over):
             self._epoch, self._start, self._pass = epoch, 0, None
 
     def share(self) -> Share:
         """Returns what the next iteration takes."""
         epoch, start = self._epoch, self._start
-        if self._pass is not None and self._pass.ended:
+        if self._pass is not None and self._pass.is_over:
             epoch, start = epoch + 1, 0
         return Share(epoch, start, self.num_records, *self._rank_and_world(), self.tail)
 
@@ -275,11 +275,25 @@ class Pass(Iterator[int]):
     def __init__(self, share: Share, order: _core.Permutation | None) -> None:
         self.share = share
         self.taken = 0
-        # Set only when the caller has asked for more than there is: loaders start iterations that they never use.
+        # The caller has asked for more than there is.
         self.ended = False
+        self.counted: Pass | None = None
+        """What of this pass was delivered, if a loader that takes numbers ahead counts that."""
         self._order = order
-        self._size = len(share)
+        self._size = self._end = len(share)
         self._ready: list[int] = []
+
+    def leave_out_rest(self, batch_size: int) -> None:
+        """Says that a last batch that is not full will not be delivered."""
+        self._end -= self._end % batch_size
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all was delivered, so that the next epoch follows."""
+        if self.counted is not None:
+            return self.counted.is_over
+        # A pass that has nothing to deliver is over when it was asked: loaders start iterations that they never use.
+        return self.ended or 0 < self._end <= self.taken
 
     def __next__(self) -> int:
         if self.taken >= self._size:
@@ -336,18 +350,41 @@ class ElasticLoader(Generic[T]):
         sizes = [batch_size, getattr(loader, "batch_size", None), getattr(batch_sampler, "batch_size", None)]
         # Without batches, a loader delivers records one by one.
         self.batch_size = whole_number("batch_size", next((size for size in sizes if size is not None), 1), 1)
+        self._drop_last = any(getattr(each, "drop_last", False) for each in (loader, batch_sampler))
         self._state: dict[str, int] | None = None
 
     def __iter__(self) -> Iterator[T]:
-        sampler, share, delivered = self.sampler, self.sampler.share(), 0
-        self._state = sampler.state_at(share, share.start)
-        for batch in self.loader:
-            # Not limited to the size of the share: all ranks must count the same in the last step, even if this rank
-            # has fewer records than others.
-            delivered += self.batch_size
-            self._state = sampler.state_at(share, share.position_after(delivered))
-            yield batch
-        self._state = sampler.state_at(share, share.position_after(delivered, ended=True))
+        sampler, before = self.sampler, self.sampler._pass
+        counted = Pass(sampler.share(), None)
+        if self._drop_last:
+            counted.leave_out_rest(self.batch_size)
+        self._count(counted)
+        is_begun = False
+        try:
+            for batch in self.loader:
+                # Not limited to the size of the share: all ranks must count the same in the last step, even if this
+                # rank has fewer records than others.
+                counted.taken += self.batch_size
+                self._count(counted)
+                if not is_begun:
+                    is_begun = True
+                    self._begin(counted, before)
+                yield batch
+            counted.ended = True
+            self._count(counted)
+        finally:
+            if not is_begun:
+                self._begin(counted, before)
+
+    def _begin(self, counted: Pass, before: Pass | None) -> None:
+        """Lets the pass that the loader has begun be over when all was delivered. Workers may have taken all before."""
+        drawn = self.sampler._pass
+        if drawn is not None and drawn is not before:
+            drawn.counted = counted
+
+    def _count(self, counted: Pass) -> None:
+        share = counted.share
+        self._state = self.sampler.state_at(share, share.position_after(counted.taken, ended=counted.ended))
 
     def __len__(self) -> int:
         """How many batches the next iteration has."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import warnings
 from ast import literal_eval
 from collections import Counter
 from itertools import chain, islice, pairwise, product, zip_longest
@@ -60,6 +62,19 @@ def load(source: Any, workers: int = 0, start: str = "fork", **keywords: Any) ->
 # A plain DataLoader
 
 
+class Both:
+    """The same records as packed batches and as lists, so that workers that are slow to start deliver both."""
+
+    def __init__(self, path: Path) -> None:
+        self.packed, self.plain = dataset(path, packed=True), anyrecord.open(path)
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitems__(self, indices: list[int]) -> tuple[Any, list[bytes]]:
+        return self.packed.__getitems__(indices), self.plain.__getitems__(indices)
+
+
 @pytest.mark.parametrize("workers", [2, 4])
 @pytest.mark.parametrize("start", ["fork", "forkserver", "spawn"])
 def test_a_data_loader_delivers_every_record_in_every_setting(path: Path, workers: int, start: str) -> None:
@@ -69,16 +84,13 @@ def test_a_data_loader_delivers_every_record_in_every_setting(path: Path, worker
 
     multiprocessing.get_context("forkserver").set_forkserver_preload(["__main__", "anyrecord.torch"])
     for persistent, pin_memory in product((True, False), repeat=2):
-        is_packed = persistent == pin_memory
-        if (start, workers) == ("spawn", 4) and not is_packed:
+        if (start, workers) == ("spawn", 4) and persistent != pin_memory:
             continue  # each of these processes takes more than a second to start
-        source = dataset(path, packed=True) if is_packed else anyrecord.open(path)
         keywords = {"persistent_workers": persistent, "pin_memory": pin_memory}
-        batches = load(
-            source, workers, start, batch_size=16, collate_fn=packed_batch if is_packed else list, **keywords
-        )
-        for _ in range(2 if persistent else 1):
-            assert numbers(records_of(batch) if is_packed else batch for batch in batches) == list(range(N))
+        batches = load(Both(path), workers, start, batch_size=16, collate_fn=packed_batch, **keywords)
+        for _ in range(2 if persistent or start != "spawn" else 1):
+            packed, plain = zip(*batches, strict=True)
+            assert numbers(map(records_of, packed)) == numbers(plain) == list(range(N))
 
 
 def test_a_data_loader_without_workers_delivers_every_record(path: Path) -> None:
@@ -200,14 +212,66 @@ def test_datasets_are_joined_by_a_plus_and_stay_what_they_are(path: Path) -> Non
     assert isinstance(joined, Dataset)
     assert len(pickle.loads(pickle.dumps(joined))) == 3 * N
     assert joined.__getitems__([0, 2 * N - 1, 2 * N]) == [0, N - 1, "b'0'"]
-    packed = concat([dataset(path, packed=True), dataset(path, packed=True, cache_bytes=0)])
-    assert records_of(packed.__getitems__([N + 3, 20, 0])) == [b"3", b"20", b"0"]
     with pytest.raises(ValueError, match="some of the datasets have packed=True"):
         concat([dataset(path, packed=True), dataset(path)])
     with pytest.raises(ValueError, match="concat got no datasets"):
         concat([])
     with pytest.raises(TypeError, match=r"concat takes anyrecord\.torch\.Dataset, not Records"):
         concat([anyrecord.open(path)])  # type: ignore[arg-type]
+
+
+def test_packed_datasets_with_other_options_are_one_read_each(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch.utils.data
+    from anyrecord.torch import concat
+
+    reads: list[list[int]] = []
+
+    class Packing(Records):
+        def read_packed(self, indices: Any) -> anyrecord.Packed:
+            reads.append(list(indices))
+            return super().read_packed(indices)
+
+        def __getitems__(self, indices: Any) -> list[bytes]:
+            raise AssertionError("an object for each record")
+
+    opened = [Packing(anyrecord.open(path, cache_bytes=size)._source) for size in (0, 1 << 20)]
+    packed = concat([dataset(records, packed=True) for records in opened])
+    assert len(packed._parts) == 2
+    for in_worker in (False, True):
+        if in_worker:
+            monkeypatch.setattr(torch.utils.data, "get_worker_info", lambda: object())
+        reads.clear()
+        batch = packed.__getitems__([N + 3, 20, -1, 0, N + 100])
+        assert records_of(batch) == [b"3", b"20", b"149", b"0", b"100"]
+        assert reads == [[3, N - 1, 100], [20, 0]]
+        assert batch.data.is_shared() == batch.offsets.is_shared() == in_worker
+        assert (batch.data.dtype, batch.offsets.dtype) == (torch.uint8, torch.int64)
+        for indices in ([], [3, 2], [N + 7]):
+            assert records_of(packed.__getitems__(indices)) == [b"%d" % (i % N) for i in indices]
+
+
+def test_packed_datasets_of_empty_records_are_joined(tmp_path: Path) -> None:
+    from anyrecord.torch import concat
+
+    with anyrecord.create(tmp_path / "a.ffr", durable=False) as out:
+        out.write_many([b"", b""])
+    packed = concat([dataset(tmp_path / "a.ffr", packed=True, cache_bytes=size) for size in (0, 1 << 20)])
+    assert records_of(packed.__getitems__([0, 3, 2])) == [b"", b"", b""]
+
+
+def test_damaged_records_are_left_out_of_packed_concatenated_datasets(tmp_path: Path) -> None:
+    from anyrecord.torch import concat
+
+    data = bytearray(write_numbers(tmp_path / "a.ffr").read_bytes())
+    data[data.rindex(b"100101102") + 5] ^= 1  # record 101
+    (tmp_path / "a.ffr").write_bytes(data)
+    keywords: list[dict[str, Any]] = [{"on_error": "skip"}, {"on_error": "replace"}]
+    packed = concat([dataset(tmp_path / "a.ffr", packed=True, **each) for each in keywords])
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", anyrecord.DamageWarning)
+            batch = packed.__getitems__([N + 101, 101, 5, N + 7, 102])
+        assert records_of(batch) == [b"102", b"5", b"7", b"102"]
 
 
 def test_damaged_records_are_left_out_of_concatenated_datasets(tmp_path: Path) -> None:
@@ -283,6 +347,41 @@ def test_persistent_workers_follow_set_epoch_and_the_process_group(path: Path, s
         dist.destroy_process_group()
 
 
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_an_iterable_dataset_warns_once_if_an_epoch_comes_again(path: Path, batch_size: int | None) -> None:
+    source = iterable(path, decode=int, shuffle=True, batch_size=batch_size)
+    next(iter(source))  # not the whole epoch
+    first = list(source)
+    with pytest.warns(UserWarning, match=r"begins epoch 0 again, in the same order; call set_epoch\(epoch\)") as caught:
+        assert list(source) == first
+    assert [warning.filename for warning in caught] == [__file__]
+    assert list(source) == first, "once"
+    for epoch in (0, 0, 1):
+        source.set_epoch(epoch)
+        assert (list(source) == first) == (epoch == 0), "on purpose"
+    in_order = iterable(path, decode=int, batch_size=batch_size)
+    assert list(in_order) == list(in_order)
+
+
+def as_errors(worker: int) -> None:
+    """Lets the warnings of a worker process arrive in this one."""
+    warnings.simplefilter("error", UserWarning)
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("start", ["fork", "forkserver"])
+def test_workers_warn_if_an_epoch_comes_again(path: Path, persistent: bool, start: str) -> None:
+    """Also if each epoch has processes of its own."""
+    source = iterable(path, shuffle=True, seed=1, batch_size=16)
+    keywords = {"persistent_workers": persistent, "worker_init_fn": as_errors}
+    batches = load(source, 2, start, batch_size=None, **keywords)
+    assert numbers(batches) == order(N)
+    with pytest.raises(UserWarning, match="begins epoch 0 again, in the same order"):
+        list(batches)
+    source.set_epoch(1)
+    assert numbers(load(source, 2, start, batch_size=None, **keywords)) == order(N, epoch=1)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_a_stateful_loader_resumes_an_iterable_dataset(path: Path, workers: int, batch_size: int | None) -> None:
@@ -347,15 +446,23 @@ def model(seen: Seen) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")  # of Lightning, about itself
-@pytest.mark.parametrize("kind", ["loader", "data loader"])
+@pytest.mark.parametrize("kind", ["loader", "data loader", "iterable"])
 def test_lightning_trains_epochs_and_goes_on_from_a_checkpoint(path: Path, tmp_path: Path, kind: str) -> None:
     import lightning
     from anyrecord.torch import ElasticSampler, Loader
     from lightning.pytorch.callbacks import ModelCheckpoint
+    from torch.utils.data import default_collate
+
+    in_order = iterable(path, decode=tensor_of_one, shuffle=True, seed=1, batch_size=40)
+    page = (Path(__file__).parents[2] / "docs" / "pytorch.md").read_text()
+    (callback,) = re.findall(r"```python\n(class Epochs.*?)```", page, re.DOTALL)
+    exec(callback, names := {"lightning": lightning})
 
     def batches() -> Any:
         if kind == "loader":
             return Loader(path, 40, decode=tensor_of_one, collate="tensors", shuffle=True, seed=1)
+        if kind == "iterable":
+            return load(in_order, 2, batch_size=None, collate_fn=default_collate)
         source = dataset(path, decode=tensor_of_one)
         return load(source, batch_size=40, sampler=ElasticSampler(source, seed=1))
 
@@ -379,7 +486,7 @@ def test_lightning_trains_epochs_and_goes_on_from_a_checkpoint(path: Path, tmp_p
             enable_progress_bar=False,
             enable_model_summary=False,
             default_root_dir=tmp_path,
-            callbacks=[saving, Stop(stop)],
+            callbacks=[saving, Stop(stop), names["Epochs"](in_order)],
         )
         trainer.fit(model(seen), batches(), ckpt_path=checkpoint)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,17 @@ State = dict[str, int]
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_numbers(tmp_path_factory.mktemp("loader") / "numbers.ffr")
+
+
+@pytest.fixture(params=[{}, {"decode": int}, {"collate": len}, {"collate": "packed"}], ids=str)
+def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """Each way to make batches, where the loader's threads share PyTorch's threads."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield request.param
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -79,13 +91,29 @@ def test_the_last_batch_is_left_out_on_request(records: Records) -> None:
     assert len(batches) == N // 16
     assert numbers(batches) == list(range(N // 16 * 16))
     assert batches.state_dict()["position"] == N
-    assert numbers(loader(records[:5], 16, drop_last=True)) == []
 
 
-def test_no_records_are_no_batches(records: Records) -> None:
-    batches = loader(records[:0], 16, shuffle=True)
-    assert len(batches) == 0
-    assert list(batches) == []
+def test_no_records_are_no_batches(records: Records, kind: dict[str, Any]) -> None:
+    for few, keywords in (
+        (0, {"shuffle": True}),
+        (5, {"drop_last": True}),
+        (2, {"rank": 2, "world": 3, "tail": "uneven"}),
+    ):
+        batches = loader(records[:few], 16, **keywords, **kind)
+        assert len(batches) == 0
+        assert list(batches) == []
+
+
+def test_a_resume_at_the_end_of_an_epoch_has_no_batches_and_leads_to_the_next(
+    records: Records, kind: dict[str, Any]
+) -> None:
+    batches = loader(records, 16, shuffle=True, seed=1, **kind)
+    assert len(list(batches)) == 10
+    resumed = loader(records, 16, shuffle=True, seed=1, **kind)
+    resumed.load_state_dict(batches.state_dict())
+    assert list(resumed) == []
+    assert len(list(resumed)) == 10
+    assert resumed.state_dict() == {**batches.state_dict(), "epoch": 1}
 
 
 def test_rank_and_world_come_from_the_process_group(records: Records) -> None:
@@ -279,6 +307,58 @@ def test_the_epoch_can_be_chosen_after_the_iterator_was_made(records: Records) -
     it = iter(again)
     again.load_state_dict({**batches.state_dict(), "position": 32})
     assert numbers(it) == order(N)[32:]
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("size", [50, 16])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_an_epoch_is_over_when_its_last_batch_was_delivered(
+    records: Records, threads: int, size: int, drop_last: bool
+) -> None:
+    """Whether or not anybody asks for one more."""
+    batches = loader(records, size, shuffle=True, seed=1, threads=threads, drop_last=drop_last)
+    for epoch in range(3):
+        got = [batch for _, batch in zip(range(len(batches)), batches, strict=False)]
+        assert numbers(got) == order(N, epoch=epoch)[: len(batches) * size]
+        assert batches.state_dict()["epoch"] == epoch
+        resumed = loader(records, size, shuffle=True, seed=1, drop_last=drop_last)
+        resumed.load_state_dict(batches.state_dict())
+        assert list(resumed) == []
+    batches.set_epoch(2)
+    assert numbers(batches) == order(N, epoch=2)[: len(batches) * size], "asked for again"
+
+
+def test_a_rank_with_fewer_records_goes_on_to_the_next_epoch_with_the_others(records: Records) -> None:
+    for rank in range(3):
+        batches = loader(records[:20], 6, shuffle=True, seed=1, tail="uneven", rank=rank, world=3)
+        for epoch in range(2):
+            got = [batch for _, batch in zip(range(len(batches)), batches, strict=False)]
+            assert numbers(got) == order(20, epoch=epoch)[rank::3]
+
+
+def test_the_end_that_one_thread_has_seen_is_kept(records: Records) -> None:
+    from anyrecord.torch._pipeline import END
+
+    class Ended:
+        """A pipeline that another thread takes the end from, and closes, while this thread looks at it."""
+
+        def take(self) -> object:
+            return END
+
+        @property
+        def is_closed(self) -> bool:
+            it._taken.ended = True
+            return True
+
+        def close(self) -> None:
+            pass
+
+        abandon = close
+
+    it: Any = iter(loader(records, 16))
+    it._pipeline = Ended()
+    assert list(it) == []
+    assert it._taken.ended
 
 
 # Forms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import pickle
 import threading
@@ -11,6 +12,7 @@ from typing import Any
 import anyrecord
 import pytest
 from anyrecord import Records
+from children import forked
 
 from .loading import N, nothing_left_behind, numbers, pair, write_numbers
 
@@ -307,6 +309,34 @@ def test_a_loop_over_batches_of_a_device_may_end_early(many: Records, device: De
         for _ in range(taken):
             next(batches)
         del batches
+
+
+def test_the_garbage_collector_may_run_in_the_copying_thread(many: Records, device: Device) -> None:
+    """What it collects may be an iterator whose threads wait for a copy."""
+
+    def load() -> int:
+        begun, go_on, empty = threading.Event(), threading.Event(), device.empty
+
+        def wait(samples: list[bytes]) -> list[bytes]:
+            if samples[0]:  # not the first batch
+                begun.set()
+                go_on.wait()
+            return samples
+
+        def collect(size: int) -> Any:
+            gc.collect()
+            go_on.set()
+            return empty(size)
+
+        it: Any = iter(loader(many, 7, collate=wait, threads=1))
+        next(it)
+        begun.wait()
+        it.is_in_a_cycle = it
+        del it
+        device.empty = collect  # type: ignore[method-assign]
+        return sum(len(contents(batch)) for batch in loader(many, 7, collate="packed", device="cuda"))
+
+    assert forked(load) == MANY
 
 
 def test_two_iterators_share_pinned_memory(many: Records, device: Device) -> None:

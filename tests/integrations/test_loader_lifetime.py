@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,7 +18,7 @@ from typing import Any
 import anyrecord
 import pytest
 from anyrecord import Records
-from children import forked, python
+from children import LIMIT_SECONDS, forked, python
 
 from . import loading
 from .loading import N, nothing_left_behind, numbers, write_numbers
@@ -174,6 +179,109 @@ def test_the_garbage_collector_may_close_what_is_being_closed() -> None:
         print([t.name for t in threading.enumerate() if "loader" in t.name])
     """
     assert python(script) == "0\n[]\n"
+
+
+def test_the_garbage_collector_may_run_in_a_thread_that_another_loader_waits_for(records: Records) -> None:
+    script = f"""if True:
+        import gc, threading
+        from anyrecord.torch import Loader
+
+        begun, go_on = threading.Event(), threading.Event()
+
+        def wait(samples):
+            if samples[0] != b"0":
+                begun.set()
+                go_on.wait()
+            return len(samples)
+
+        def collect(samples):
+            gc.collect()
+            go_on.set()
+            return len(samples)
+
+        gc.disable()
+        it = iter(Loader({records.paths[0]!r}, 8, collate=wait, threads=1))
+        next(it)
+        begun.wait()
+        cycle = [it]
+        cycle.append(cycle)
+        del it, cycle
+        print(sum(Loader({records.paths[0]!r}, 8, collate=collect, threads=1)))
+        for thread in threading.enumerate():
+            if "loader" in thread.name:
+                thread.join()
+    """
+    assert python(script) == f"{N}\n"
+
+
+class Batch:
+    """A batch that one can have a weak reference to."""
+
+    def __init__(self, samples: list[bytes]) -> None:
+        self.samples = samples
+
+
+def test_an_iterator_that_was_closed_keeps_no_batches(records: Records) -> None:
+    made: weakref.WeakSet[Batch] = weakref.WeakSet()
+    count = threading.Semaphore(0)
+
+    def collate(samples: list[bytes]) -> Batch:
+        batch = Batch(samples)
+        made.add(batch)
+        count.release()
+        return batch
+
+    it = iter(loader(records, 8, collate=collate, threads=2, prefetch=5))
+    next(it)
+    for _ in range(6):
+        count.acquire()
+    it.close()
+    assert list(made) == []
+
+
+def test_an_iterator_that_failed_keeps_no_batches(records: Records) -> None:
+    made: weakref.WeakSet[Batch] = weakref.WeakSet()
+    count = threading.Semaphore(0)
+
+    def collate(samples: list[bytes]) -> Batch:
+        if b"100" in samples:
+            for _ in range(4):  # those behind this one
+                count.acquire()
+            raise ZeroDivisionError
+        batch = Batch(samples)
+        if int(samples[0]) > 100:
+            made.add(batch)
+            count.release()
+        return batch
+
+    it = iter(loader(records, 8, collate=collate, threads=2, prefetch=5))
+    with pytest.raises(ZeroDivisionError):
+        for _ in it:
+            pass
+    assert list(made) == []
+
+
+def test_the_end_of_a_program_closes_all_loaders_whatever_fails() -> None:
+    from anyrecord.torch._pipeline import Maker, Pipeline, _close_all
+
+    class Fails(Maker):
+        closed = 0
+
+        def make(self, number: int, piece: int, of: int) -> int:
+            return number
+
+        def close(self) -> None:
+            self.closed += 1
+            if self.closed == 1:
+                raise ZeroDivisionError
+
+    makers = [Fails(), Fails()]
+    pipelines = [Pipeline(maker, 10, 1) for maker in makers]
+    with pytest.raises(ZeroDivisionError):
+        _close_all()
+    assert [maker.closed for maker in makers] == [1, 1]
+    for pipeline in pipelines:
+        pipeline.close()
 
 
 @pytest.mark.parametrize("kind", [{"threads": 0}, {"threads": 2}], ids=str)
@@ -343,6 +451,79 @@ def test_processes_in_a_worker_of_a_data_loader_are_refused_and_threads_work(rec
     assert "may not start processes; use threads= instead of processes=" in message
 
 
+def test_forked_processes_end_when_their_parent_is_killed(records: Records) -> None:
+    script = f"""if True:
+        import multiprocessing, os, signal
+        from anyrecord.torch import Loader
+        batches = iter(Loader({records.paths[0]!r}, 8, decode=int, processes=3, context="fork"))
+        next(batches)
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    try:
+        # It waits for the end of the output, which the processes hold, too.
+        subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=LIMIT_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        for pid in (error.output or b"").split():
+            os.kill(int(pid), signal.SIGKILL)
+        raise AssertionError("the processes did not end") from None
+
+
+def test_an_interrupted_close_of_processes_can_be_repeated(records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    from anyrecord.torch._parent import Process
+
+    close, calls = Process.close, itertools.count()
+
+    def interrupted(process: Process) -> None:
+        assert all(each._connection.closed for each in processes), "all are told to end before one is waited for"
+        if next(calls) == 1:
+            raise KeyboardInterrupt
+        close(process)
+
+    with nothing_left_behind():
+        it = iter(loader(records, 8, decode=int, processes=3))
+        next(it)
+        processes = list(it._pipeline._maker._processes)
+        monkeypatch.setattr(Process, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            it.close()
+        it.close()
+        assert next(calls) == 4, "each was closed once"
+
+
+def test_a_thread_that_waits_for_work_for_its_process_does_not_keep_the_last_batch(
+    records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anyrecord.torch import _pipeline
+
+    waits = threading.Semaphore(0)
+
+    class Tasks(_pipeline.Tasks):
+        def __init__(self) -> None:
+            super().__init__()
+            take = self.take
+
+            def counted(block: bool = True) -> Any:
+                if block:
+                    waits.release()
+                return take(block)
+
+            self.take = counted  # type: ignore[assignment]  # called with one argument only
+
+    monkeypatch.setattr(_pipeline, "Tasks", Tasks)
+    it = iter(loader(records[:8], 8, decode=int, collate="tensors", processes=1))
+    batch = weakref.ref(next(it))
+    for _ in range(2):  # for the only batch, and for the next one
+        waits.acquire()
+    assert batch() is None
+    it.close()
+
+
+def test_processes_take_as_much_memory_as_there_are_records(records: Records) -> None:
+    with nothing_left_behind():
+        assert numbers(loader(records, 10**12, decode=int, processes=1)) == list(range(N))
+
+
 def test_functions_that_processes_cannot_import_are_refused_at_once(records: Records) -> None:
     script = f"""if True:
         from anyrecord.torch import Loader
@@ -435,8 +616,6 @@ def test_samples_arrive_from_processes_as_they_were_made(records: Records, monke
 
 
 def test_processes_have_few_descriptors_however_many_tensors_they_send(records: Records) -> None:
-    import os
-
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
 

@@ -52,7 +52,9 @@ def sampler(records: Records, rank: int = 0, world: int = 1, seed: int = 1, **ke
     return ElasticSampler(records, seed=seed, tail="uneven", rank=rank, world=world, **keywords)
 
 
-def loader(drawn_from: Any, batch_size: int | None, workers: int, start: str = "fork", stateful: bool = False) -> Any:
+def loader(
+    drawn_from: Any, batch_size: int | None, workers: int, start: str = "fork", stateful: bool = False, **keywords: Any
+) -> Any:
     """A data loader of either kind."""
     from torch.utils.data import DataLoader
     from torchdata.stateful_dataloader import StatefulDataLoader
@@ -68,6 +70,7 @@ def loader(drawn_from: Any, batch_size: int | None, workers: int, start: str = "
         num_workers=workers,
         multiprocessing_context=context,
         collate_fn=collate,
+        **keywords,
     )
 
 
@@ -270,6 +273,59 @@ def test_persistent_workers_go_on_to_the_next_epoch(path: Path) -> None:
         assert numbers(batches) == order(N, epoch=epoch)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("size", "drop_last"), [(50, False), (16, False), (16, True)])
+def test_an_epoch_is_over_when_its_last_batch_was_delivered(
+    path: Path, workers: int, size: int, drop_last: bool
+) -> None:
+    """Whether or not anybody asks for one more."""
+    from anyrecord.torch import ElasticLoader
+
+    elastic: Any = ElasticLoader(loader(sampler(anyrecord.open(path)), size, workers, drop_last=drop_last))
+    for epoch in range(3):
+        got = [batch for _, batch in zip(range(len(elastic)), elastic, strict=False)]
+        assert numbers(got) == order(N, epoch=epoch)[: len(elastic) * size]
+        assert elastic.state_dict()["epoch"] == epoch
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("is_held", [False, True])
+def test_an_epoch_that_was_left_begins_again_however_far_workers_had_read(
+    path: Path, workers: int, is_held: bool
+) -> None:
+    from anyrecord.torch import ElasticLoader
+
+    ahead: dict[str, Any] = {"prefetch_factor": 100} if workers else {}  # they read all
+    elastic: Any = ElasticLoader(loader(sampler(anyrecord.open(path)), 16, workers, **ahead))
+    held = []
+    for epoch in range(2):
+        for _ in range(2):
+            it = iter(elastic)
+            assert numbers(islice(it, 2)) == order(N, epoch=epoch)[:32]
+            assert elastic.state_dict()["position"] == 32
+            held += [it] if is_held else []
+            del it
+        assert numbers(elastic) == order(N, epoch=epoch)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_epoch_that_failed_before_its_first_batch_begins_again(path: Path, workers: int) -> None:
+    from anyrecord.torch import ElasticLoader
+
+    ahead: dict[str, Any] = {"prefetch_factor": 100} if workers else {}
+    batches = loader(sampler(anyrecord.open(path)), 16, workers, **ahead)
+    elastic: Any = ElasticLoader(batches)
+    batches.collate_fn = fails_to_collate
+    with pytest.raises(ZeroDivisionError):
+        next(iter(elastic))
+    batches.collate_fn = list
+    assert numbers(elastic) == order(N)
+
+
+def fails_to_collate(samples: list[bytes]) -> None:
+    raise ZeroDivisionError
+
+
 def test_rank_and_world_come_from_the_process_group(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch.distributed as dist
     from anyrecord.torch import ElasticSampler
@@ -329,8 +385,9 @@ def test_the_loops_of_the_guide_run(path: Path) -> None:
     assert before + numbers(names["loader"]) == order(N, 42)
 
 
-def test_without_torch_the_message_says_what_to_install() -> None:
-    code = "import sys; sys.modules['torch'] = None\nimport anyrecord.torch"
+@pytest.mark.parametrize(("module", "name"), [("torch", "PyTorch"), ("numpy", "numpy")])
+def test_without_torch_or_numpy_the_message_says_what_to_install(module: str, name: str) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None\nimport anyrecord.torch"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert "anyrecord.torch needs PyTorch: pip install 'anyrecord[torch]'" in found.stderr
+    assert f"anyrecord.torch needs {name}: pip install 'anyrecord[torch]'" in found.stderr

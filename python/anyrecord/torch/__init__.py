@@ -21,6 +21,10 @@ try:
     import torch  # noqa: F401
 except ImportError as error:
     raise ImportError("anyrecord.torch needs PyTorch: pip install 'anyrecord[torch]'") from error
+try:
+    import numpy  # noqa: F401
+except ImportError as error:
+    raise ImportError("anyrecord.torch needs numpy: pip install 'anyrecord[torch]'") from error
 
 from anyrecord._shard_tcp import connect_store, host_store
 from anyrecord.sampling import ElasticLoader

@@ -12,7 +12,7 @@ import torch
 import torch.utils.data
 
 from anyrecord import _combine
-from anyrecord._records import Openable, Records
+from anyrecord._records import Openable
 from anyrecord.torch._packed import PackedTensors
 from anyrecord.torch._reading import PackedReader, Part, open_part, read_each
 
@@ -86,29 +86,30 @@ class Dataset(torch.utils.data.Dataset, Generic[T]):
         part = bisect_right(self._ends, found)
         return self._parts[part], found - (self._ends[part - 1] if part else 0)
 
-    def _read_parts(self, indices: Sequence[int]) -> list[Any]:
-        """The samples of one batch, with one read of each part."""
+    def _by_part(self, indices: Sequence[int]) -> list[tuple[Part, list[int], list[int]]]:
+        """Of each part that has samples of one batch: their positions in it, and their places in the batch."""
         places: dict[int, tuple[Part, list[int], list[int]]] = {}
         for place, number in enumerate(indices):
             part, position = self._place(number)
             _, positions, into = places.setdefault(id(part), (part, [], []))
             positions.append(position)
             into.append(place)
+        return list(places.values())
+
+    def _read_parts(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of one batch, with one read of each part."""
         samples: list[tuple[Any] | None] = [None] * len(indices)
-        for part, positions, into in places.values():
+        for part, positions, into in self._by_part(indices):
             for place, sample in zip(into, read_each(part, positions), strict=True):
                 samples[place] = sample
         return [sample[0] for sample in samples if sample is not None]
 
     def _read_packed(self, indices: Sequence[int]) -> PackedTensors:
-        if len(self._parts) > 1:
-            found = self._read_parts(indices)
-            return PackedTensors(
-                _tensor(bytearray().join(found)), torch.tensor(list(accumulate(map(len, found), initial=0)))
-            )
-        (records,) = self._parts
-        assert isinstance(records, Records)
-        return self._reader.read(records, indices)
+        parts = self._by_part(indices) if len(self._parts) > 1 else []
+        if len(parts) > 1:
+            return self._reader.read_parts(parts)
+        records, positions = parts[0][:2] if parts else (self._parts[0], indices)
+        return self._reader.read(records, positions)
 
     def __add__(self, other: Any) -> Dataset[T]:
         return concat([self, other]) if isinstance(other, Dataset) else NotImplemented

@@ -30,7 +30,7 @@ from anyrecord.torch._filling import read_into, rounded
 from anyrecord.torch._making import Plan, collated
 from anyrecord.torch._nested import map_tensors
 from anyrecord.torch._packed import PackedTensors
-from anyrecord.torch._pipeline import NOTHING, TOGETHER_BYTES, Failed, Maker, attempt
+from anyrecord.torch._pipeline import NOTHING, TOGETHER_BYTES, Failed, LoaderThread, Maker, attempt
 
 __all__ = ["Copied", "CopyStream", "Cuda", "DeviceMaker", "can_pin", "checked_device"]
 
@@ -214,8 +214,7 @@ class DeviceMaker(Maker):
         # While each thread reads into one, copies are made from the others.
         self._ring.provide(threads + 2)
         self._copies: SimpleQueue[_Copy | None] = SimpleQueue()
-        arguments = (self._cuda, self._ring, self._copies)
-        self._thread = threading.Thread(target=_start_copies, args=arguments, name="anyrecord-loader-copy", daemon=True)
+        self._thread = LoaderThread(_start_copies, "copy", (self._cuda, self._ring, self._copies))
         self._thread.start()
 
     def make_group(self, number: int, count: int, piece: int, of: int) -> Any:
@@ -272,9 +271,7 @@ class DeviceMaker(Maker):
 
     def close(self) -> None:
         self._copies.put(None)
-        # The garbage collector may call this in the thread itself.
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._thread.join()
 
 
 def _start_copies(cuda: Cuda, ring: _Ring, copies: SimpleQueue[_Copy | None]) -> None:

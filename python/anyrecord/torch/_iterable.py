@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, SupportsIndex, TypeVar
 
@@ -41,9 +42,12 @@ class IterableDataset(torch.utils.data.IterableDataset, Generic[T]):
       the same, in the same order, for any number of workers. `packed=True` delivers `PackedTensors` instead.
     - `shuffle`, `seed`, `window`, `block`, `tail`, `rank`, `world`: see `ElasticSampler`.
 
-    `set_epoch` chooses the epoch of the next iteration, also in persistent workers. Iterators have a state, which
-    torchdata's `StatefulDataLoader` saves. It is good for the same number of ranks and workers. `Loader` and
-    `ElasticSampler` can resume with others.
+    `set_epoch` chooses the epoch of the next iterations, also in persistent workers. With `shuffle=True`, call it
+    before each epoch, or all epochs have the same order: workers read ahead, so this class cannot know when the
+    training loop has had all of an epoch.
+
+    Iterators have a state, which torchdata's `StatefulDataLoader` saves. It is good for the same number of ranks and
+    workers. `Loader` and `ElasticSampler` can resume with others, and they go on to the next epoch by themselves.
     """
 
     def __init__(
@@ -75,10 +79,28 @@ class IterableDataset(torch.utils.data.IterableDataset, Generic[T]):
         )
         # In shared memory, so that `set_epoch` reaches the workers.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+        # One more than the epoch that has ended, since `set_epoch` was called. -1 after the warning.
+        self._ended = torch.zeros(1, dtype=torch.int64).share_memory_()
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
-        """Chooses the epoch of the next iteration."""
+        """Chooses the epoch of the next iterations."""
         self._epoch[0] = whole_number("epoch", epoch, 0, MOST_COUNT)
+        if self._ended[0] > 0:
+            self._ended[0] = 0
+
+    def _begin_epoch(self, epoch: int) -> None:
+        if self._sampler._shuffle and self._ended[0] == epoch + 1:
+            self._ended[0] = -1
+            warnings.warn(
+                f"this IterableDataset with shuffle=True begins epoch {epoch} again, in the same order; "
+                "call set_epoch(epoch) of the dataset before each epoch",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _end_epoch(self, epoch: int) -> None:
+        if self._ended[0] >= 0:
+            self._ended[0] = epoch + 1
 
     def __len__(self) -> int:
         """How many samples an epoch of this rank has, or how many batches with `batch_size=`."""
@@ -129,16 +151,26 @@ class _Iterator(Iterator[Any]):
         self._records: Any = MappedRecords(records, *dataset._functions) if dataset._functions else records
 
     def __next__(self) -> Any:
-        if self._dataset._batch_size is not None:
-            return self._next_batch(self._dataset._batch_size)
+        if self._taken == 0 and self._worker == 0:  # one of the workers is enough
+            self._dataset._begin_epoch(self._share.epoch)
+        size = self._dataset._batch_size
+        found = self._next_sample() if size is None else self._next_batch(size)
+        if found is None:
+            if self._worker == 0:
+                self._dataset._end_epoch(self._share.epoch)
+            raise StopIteration
+        return found[0]
+
+    def _next_sample(self) -> tuple[Any] | None:
+        """The next sample, or None at the end."""
         while self._taken < self._count:
             if not self._ready:
                 self._read()
             self._taken += 1
             sample = self._ready.pop()
             if sample is not None:  # a damaged record that is left out
-                return sample[0]
-        raise StopIteration
+                return sample
+        return None
 
     def _read(self) -> None:
         """Reads the next samples of this worker in one go."""
@@ -149,7 +181,7 @@ class _Iterator(Iterator[Any]):
         self._ready = read_each(self._records, positions)
         self._ready.reverse()
 
-    def _next_batch(self, size: int) -> Any:
+    def _next_batch(self, size: int) -> tuple[Any] | None:
         while self._taken < self._count:
             begin = (self._worker + self._taken * self._workers) * size
             count = min(size, len(self._share) - begin)
@@ -157,8 +189,8 @@ class _Iterator(Iterator[Any]):
             batch = self._read_batch(positions)
             self._taken += 1
             if batch is not None:
-                return batch
-        raise StopIteration
+                return (batch,)
+        return None
 
     def _read_batch(self, positions: list[int]) -> Any:
         """A batch, or None if no record of it is left."""

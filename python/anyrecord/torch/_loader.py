@@ -338,7 +338,8 @@ class LoaderIterator(Iterator[T], Generic[T]):
             pipeline.close()
             raise
         if batch is END:
-            self._taken.ended = self._taken.ended or not pipeline.is_closed
+            if not pipeline.is_closed:
+                self._taken.ended = True
             pipeline.close()
             raise StopIteration
         with self._lock:
@@ -351,6 +352,8 @@ class LoaderIterator(Iterator[T], Generic[T]):
                 # Trainers make the iterator first and then choose the epoch.
                 if self._loader.sampler._pass is None:
                     self._taken = iter(self._loader.sampler)
+                if self._loader.drop_last:
+                    self._taken.leave_out_rest(self._loader.batch_size)
                 self._pipeline = self._loader._begin(self._taken.share)
             return self._pipeline
 
@@ -363,4 +366,4 @@ class LoaderIterator(Iterator[T], Generic[T]):
 
     def __del__(self) -> None:
         if self._pipeline is not None:
-            self._pipeline.close()
+            self._pipeline.abandon()

@@ -32,6 +32,8 @@ class Plan:
         self._share, self._size = share, len(share)
         whole, rest = divmod(self._size, batch_size)
         self.count = whole + (rest > 0 and not drop_last)
+        self.most_records = min(batch_size, self._size)
+        """How many records the largest batch has."""
         self._ahead: Any = None
         if records._is_remote and self._size:
             self._ahead = records[share.start + share.rank :: share.world]._read_ahead(0)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
+from multiprocessing.util import register_after_fork
 from typing import Any
 
 from anyrecord._records import Records
@@ -48,6 +49,8 @@ class Process:
         self._slots: list[_Slot | None] = [None] * jobs
         self._next, self._most_records = 0, most_records
         self._connection, theirs = context.Pipe()
+        # Forked processes inherit this end, too. With it, they would not learn that the parent was killed.
+        register_after_fork(self._connection, type(self._connection).close)
         try:
             self._process: Any = context.Process(  # type: ignore[attr-defined]  # all contexts have it
                 target=work, args=(theirs, todo), name="anyrecord-loader", daemon=True
@@ -115,11 +118,14 @@ class Process:
         if self._is_waiting:
             self._process.terminate()
 
-    def close(self) -> None:
-        """Waits for the end of the process and frees everything."""
-        with suppress(OSError):
+    def end(self) -> None:
+        """Tells the process to end."""
+        with suppress(OSError):  # it has ended, or was told before
             self._connection.send(None)
         self._connection.close()
+
+    def close(self) -> None:
+        """Waits for the end of the process, after `end`, and frees everything."""
         self._process.join(_SECONDS_TO_END)
         if self._process.exitcode is None:
             self._process.kill()

@@ -19,7 +19,18 @@ from weakref import WeakSet
 
 from anyrecord.torch._nested import bytes_of
 
-__all__ = ["END", "NOTHING", "TOGETHER_BYTES", "Failed", "Maker", "Ordered", "Pipeline", "Tasks", "attempt"]
+__all__ = [
+    "END",
+    "NOTHING",
+    "TOGETHER_BYTES",
+    "Failed",
+    "LoaderThread",
+    "Maker",
+    "Ordered",
+    "Pipeline",
+    "Tasks",
+    "attempt",
+]
 
 END = object()
 """Delivered after the last batch."""
@@ -130,6 +141,14 @@ def attempt(make: Callable[..., Any], *arguments: int) -> Any:
         return Failed(error)
 
 
+class LoaderThread(threading.Thread):
+    """A thread that works for a loader."""
+
+    def __init__(self, target: Callable[..., None], name: str, arguments: tuple[Any, ...] = ()) -> None:
+        # A daemon, because Python waits for other threads before it calls `_close_all` at exit.
+        super().__init__(target=target, args=arguments, name=f"anyrecord-loader-{name}", daemon=True)
+
+
 class Tasks:
     """The queue from which threads take what to do next."""
 
@@ -222,16 +241,15 @@ class Pipeline:
             try:
                 self._order()
                 count = min(threads, len(self._ordered) * self._pieces)
-                maker.start(count, partial(self._start, count))
+                if count:  # not if no batch is left
+                    maker.start(count, partial(self._start, count))
             except BaseException:
                 self.close()
                 raise
 
     def _start(self, threads: int) -> None:
         for i in range(threads):
-            arguments = (self._tasks, self._piece_lock, i)
-            # A daemon, because Python waits for other threads before it calls `_close_all` at exit.
-            thread = threading.Thread(target=self._maker.run, args=arguments, name=f"anyrecord-loader-{i}", daemon=True)
+            thread = LoaderThread(self._maker.run, str(i), (self._tasks, self._piece_lock, i))
             thread.start()
             self._threads.append(thread)
 
@@ -258,14 +276,18 @@ class Pipeline:
         """Returns the next batch, or `END`. Raises the error of making it."""
         if self._pid != os.getpid():
             raise RuntimeError("this iterator belongs to the parent process; call iter(loader) in this process")
-        with self._taking:
-            if self.is_closed:
-                return END
-            if not self._most_threads:
-                return self._make_here()
-            if not self._received and not self._receive():
-                return END
-            return self._delivered(self._received.popleft())
+        try:
+            with self._taking:
+                if self.is_closed:
+                    return END
+                if not self._most_threads:
+                    return self._make_here()
+                if not self._received and not self._receive():
+                    return END
+                return self._delivered(self._received.popleft())
+        finally:
+            if self.is_closed:  # since this thread has begun to take a batch
+                self._drop()
 
     def _receive(self) -> bool:
         """Waits for the next batches. False if there are none."""
@@ -317,9 +339,8 @@ class Pipeline:
         if self._pid != os.getpid():  # the threads are those of the parent
             return
         self.is_closed = True
-        if threading.current_thread() in self._threads:
-            # The garbage collector may call this in one of the threads, which cannot wait for itself.
-            threading.Thread(target=self.close, name="anyrecord-loader-close", daemon=True).start()
+        if threading.current_thread() in self._threads:  # which cannot wait for itself
+            self._close_elsewhere()
             return
         with self._closing:
             if self._is_closing:  # the garbage collector may call this while it runs
@@ -330,6 +351,25 @@ class Pipeline:
             finally:
                 self._is_closing = False
 
+    def abandon(self) -> None:
+        """Ends all threads, when nothing refers to the iterator anymore. This may run in any thread."""
+        if self._pid == os.getpid() and isinstance(threading.current_thread(), LoaderThread):
+            # The garbage collector runs here. The threads of this pipeline may wait for what only this thread will do.
+            self.is_closed = True
+            self._close_elsewhere()
+        else:
+            self.close()
+
+    def _close_elsewhere(self) -> None:
+        threading.Thread(target=self.close, name="anyrecord-loader-close", daemon=True).start()
+
+    def _drop(self) -> None:
+        """Forgets the batches that nobody will take. A thread that is taking one does so when it has it."""
+        if self._taking.acquire(blocking=False):
+            self._ordered.clear()
+            self._received.clear()
+            self._taking.release()
+
     def _end(self) -> None:
         self._tasks.end(len(self._threads))
         self._maker.interrupt()
@@ -337,9 +377,7 @@ class Pipeline:
             thread.join()
         for ordered in list(self._ordered):
             ordered.cancel()
-        if self._taking.acquire(blocking=False):  # a thread that takes a batch drops the others itself
-            self._received.clear()
-            self._taking.release()
+        self._drop()
         self._maker.close()
         _live.discard(self)
 
@@ -349,5 +387,6 @@ _live: WeakSet[Pipeline] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    for pipeline in list(_live):
-        pipeline.close()
+    errors = [failed.error for pipeline in list(_live) if type(failed := attempt(pipeline.close)) is Failed]
+    if errors:  # the others are closed nevertheless
+        raise errors[0]

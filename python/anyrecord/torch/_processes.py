@@ -116,7 +116,7 @@ class ProcessMaker(Maker):
         try:
             for i in range(min(processes, plan.count)):
                 work = Work(functions, collate, (seed + i) % 2**63)
-                self._processes.append(Process(context, work, self._jobs, plan.batch_size))
+                self._processes.append(Process(context, work, self._jobs, plan.most_records))
         except BaseException:
             self.close()
             raise
@@ -133,6 +133,7 @@ class ProcessMaker(Maker):
                         if task is None:
                             return
                         self._send(process, task[0], sent)
+                        del task  # the consumer alone keeps the batch alive
                         continue
                 except Empty:
                     pass
@@ -184,6 +185,9 @@ class ProcessMaker(Maker):
             process.interrupt()
 
     def close(self) -> None:
+        # All end at once. Ctrl-C may interrupt this; the next call goes on with those that are left.
         for process in self._processes:
-            process.close()
-        self._processes.clear()
+            process.end()
+        while self._processes:
+            self._processes[-1].close()
+            self._processes.pop()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 import torch.utils.data
 
@@ -13,6 +15,9 @@ from anyrecord._records import Openable, Records
 from anyrecord._records import open as open_records
 from anyrecord.torch._filling import read_into, rounded
 from anyrecord.torch._packed import PackedTensors
+
+if TYPE_CHECKING:
+    from anyrecord import Packed
 
 __all__ = ["PackedReader", "Part", "checked_decode", "open_part", "read_each"]
 
@@ -55,6 +60,16 @@ def read_each(part: Part, positions: Sequence[int]) -> list[tuple[Any] | None]:
     return [None if record is None else (next(values),) for record in found]
 
 
+def _read_packed(part: Part, positions: Sequence[int], places: Sequence[int]) -> tuple[Packed, Sequence[int]]:
+    """The records at the positions, and their places in a batch."""
+    assert isinstance(part, Records)
+    packed = part.read_packed(positions)
+    if packed.num_records < len(positions):  # damaged ones are left out; a list says which
+        found = part._getitems(positions)
+        places = [place for place, record in zip(places, found, strict=True) if record is not None]
+    return packed, places
+
+
 class _Shared:
     """Shared memory. PyTorch reserves all of it at once, so making more than is needed takes time and memory."""
 
@@ -69,10 +84,30 @@ class PackedReader:
     def __init__(self) -> None:
         self._expected = _FIRST_BYTES
 
-    def read(self, records: Records, positions: Sequence[int]) -> PackedTensors:
+    def read(self, records: Part, positions: Sequence[int]) -> PackedTensors:
+        assert isinstance(records, Records)
         if torch.utils.data.get_worker_info() is None:
             return PackedTensors._of(records.read_packed(positions))
         memory, offsets = read_into(records, positions, _Shared(self._expected), _Shared)
         # It soon forgets one batch that is much larger than the others.
         self._expected = max(rounded(offsets[-1]), self._expected // 2, _LEAST_BYTES)
         return PackedTensors(memory.tensor[: offsets[-1]], torch.frombuffer(offsets, dtype=torch.int64).share_memory_())
+
+    def read_parts(self, parts: Sequence[tuple[Part, Sequence[int], Sequence[int]]]) -> PackedTensors:
+        """Reads a batch of several parts: one read of each. Of each part, it takes the positions and the places in the
+        batch."""
+        sizes = np.full(sum(len(places) for _, _, places in parts), -1)  # -1: a damaged record that is left out
+        found = [_read_packed(*part) for part in parts]
+        for packed, places in found:
+            sizes[places] = np.diff(packed.offsets)
+        offsets = np.concatenate(([0], np.cumsum(np.maximum(sizes, 0))))
+        is_in_worker = torch.utils.data.get_worker_info() is not None
+        memory = _Shared(int(offsets[-1])).tensor if is_in_worker else torch.empty(int(offsets[-1]), dtype=torch.uint8)
+        into = memoryview(memory.numpy())
+        for packed, places in found:
+            data = memoryview(packed.data)
+            begins = offsets[places].tolist()
+            for at, (begin, end) in zip(begins, pairwise(packed.offsets), strict=True):
+                into[at : at + end - begin] = data[begin:end]
+        kept = torch.from_numpy(offsets[np.concatenate(([True], sizes >= 0))])
+        return PackedTensors(memory, kept.share_memory_() if is_in_worker else kept)
