@@ -150,7 +150,7 @@ class BatchIterator(Iterator[B], Generic[B]):
         raise StopIteration
 
     def _announce(self) -> None:
-        """Lets the disk or the server send this batch and the next ones, while the caller works on the batches before."""
+        """Lets the disk or the server send this batch and the next ones, while the caller works on those before."""
         if self._ahead is None:
             # Of mapped records, those before the function.
             records: Any = getattr(self._records, "_records", self._records)

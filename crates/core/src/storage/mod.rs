@@ -30,6 +30,7 @@
 
 #[cfg(target_os = "linux")]
 mod aligned;
+mod block_writer;
 pub mod buffered;
 #[cfg(unix)]
 pub mod cache;

@@ -9,6 +9,7 @@
 //!
 //! Dropping either stage removes the temporary file and leaves the target as it was.
 
+use super::block_writer::BlockWriter;
 use super::disk::{Disk, LocalDisk};
 use super::output::{Output, Seekable};
 use super::temporary::Owner;
@@ -16,17 +17,14 @@ use super::write_back::{self, WriteBack};
 use crate::error::{Error, Result};
 use crate::process;
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempPath;
 
-/// Large enough that a write of a few hundred bytes rarely is a system call.
-const BUFFER: usize = 256 << 10;
-
 /// A file being written under a temporary name.
 pub struct Staged {
-    out: Seekable<BufWriter<File>>,
+    out: Seekable<BlockWriter>,
     /// None if the file is not durable.
     write_back: Option<WriteBack>,
     temp: TempPath,
@@ -58,7 +56,8 @@ impl Staged {
         let staged = Self::stage(path, resolved, overwrite, durable, owner)?;
         // A file that replaces another one keeps its permissions.
         if let Some(metadata) = replaced {
-            staged.out.inner().get_ref().set_permissions(metadata.permissions()).map_err(failed)?;
+            let file = staged.out.inner().file().map_err(failed)?;
+            file.set_permissions(metadata.permissions()).map_err(failed)?;
         }
         Ok(staged)
     }
@@ -80,8 +79,8 @@ impl Staged {
         // A link can lead to another folder.
         let owner = if owner.takes(&target) { owner.clone() } else { Arc::default() };
         let (file, temp, number) = owner.create(&target).map_err(failed)?;
-        let out = Seekable::new(BufWriter::with_capacity(BUFFER, file))
-            .map_err(|e| e.in_file(&path.to_string_lossy()))?;
+        let out = BlockWriter::new(file).map_err(failed)?;
+        let out = Seekable::new(out).map_err(|e| e.in_file(&path.to_string_lossy()))?;
         let write_back = durable.then(|| WriteBack::new(write_back::start));
         let target = Target { path: target, overwrite, durable };
         Ok(Staged { out, write_back, temp, target, owner, number })
@@ -112,8 +111,8 @@ impl Staged {
     ) -> Result<()> {
         let Some(write_back) = &mut self.write_back else { return Ok(()) };
         let buffered = self.out.inner();
-        let written = self.out.position() - buffered.buffer().len() as u64;
-        write(write_back, buffered.get_ref(), written).map_err(|e| {
+        let written = self.out.position() - buffered.buffered() as u64;
+        buffered.file().and_then(|file| write(write_back, file, written)).map_err(|e| {
             Error::io("writing failed", e).in_file(&self.target.path.to_string_lossy()).at(written)
         })
     }
@@ -128,7 +127,7 @@ impl Staged {
     fn adopt_on(mut self, complete: &Path, disk: &dyn Disk) -> Result<Sealed> {
         let failed = |e| Error::io("cannot take over", e).in_file(&complete.to_string_lossy());
         let file = self.owner.adopt(complete, &self.temp, self.number).map_err(failed)?;
-        self.out = Seekable::new(BufWriter::with_capacity(0, file))?;
+        self.out = Seekable::new(BlockWriter::new(file).map_err(failed)?)?;
         self.seal_on(disk)
     }
 
@@ -141,7 +140,7 @@ impl Staged {
     pub(super) fn seal_on(self, disk: &dyn Disk) -> Result<Sealed> {
         let name = self.target.path.to_string_lossy().into_owned();
         let failed = |e| Error::io("writing failed", e).in_file(&name);
-        let file = self.out.into_inner().into_inner().map_err(|e| failed(e.into_error()))?;
+        let file = self.out.into_inner().into_file().map_err(failed)?;
         disk.sync_file(&file).map_err(failed)?;
         match close(file) {
             // An interrupted close does close the file, and its bytes are on disk already.
@@ -184,7 +183,12 @@ impl Output for Staged {
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
-        self.out.write_at(at, bytes).map_err(|e| e.in_file(&self.target.path.to_string_lossy()))
+        let failed = |e: Error| e.in_file(&self.target.path.to_string_lossy());
+        match self.out.inner().overwrite(at, bytes) {
+            Ok(true) => Ok(()),
+            Ok(false) => self.out.write_at(at, bytes).map_err(failed),
+            Err(error) => Err(failed(Error::io("writing failed", error).at(at))),
+        }
     }
 
     fn flush(&mut self) -> Result<()> {
