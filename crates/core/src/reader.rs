@@ -489,8 +489,7 @@ fn fill(plan: &Plan<'_>, out: &mut [u8], by: By, cx: &Cx<'_>) -> Result<()> {
         PlannedRead::Stored(Way::Plain { stored: range, checksum }) => {
             match borrow(source, range.start, out.len(), by) {
                 Ok(Some(ref borrowed)) => borrowed.with(source.is_verified, cx, |bytes| {
-                    out.copy_from_slice(bytes);
-                    source.table.check(plan.record, *checksum, out)
+                    source.table.copy_plain(plan.record, *checksum, bytes, out)
                 }),
                 Ok(None) => {
                     check_near(source, by)?;

@@ -236,6 +236,13 @@ pub trait Table: Send + Sync {
         Ok(())
     }
 
+    /// Copies a record that is read by [`Way::Plain`] to `out`, which has its size, and verifies the copy. The stored bytes
+    /// may change meanwhile.
+    fn copy_plain(&self, record: u64, checksum: Option<u32>, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        out.copy_from_slice(stored);
+        self.check(record, checksum, out)
+    }
+
     /// The position of a record of `size` bytes within the stored bytes of its [`Way::Alone`]. Those begin at `at` in
     /// the file. None if the record is encoded or not contiguous there. Hashes are not verified.
     fn in_place(&self, _at: u64, _stored: &[u8], _size: usize) -> Option<usize> {

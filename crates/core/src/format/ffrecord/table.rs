@@ -5,6 +5,7 @@ use crate::bytes;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Table, Way, copy_record};
+use crate::hash::crc32_copy;
 use crate::prefetch;
 use crate::storage::{self, Storage};
 use std::ops::Range;
@@ -296,6 +297,15 @@ impl Table for Samples {
             return Ok(());
         }
         self.check_hash(record, crc32fast::hash(bytes))
+    }
+
+    #[inline]
+    fn copy_plain(&self, record: u64, _checksum: Option<u32>, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        if !self.checksums {
+            out.copy_from_slice(stored);
+            return Ok(());
+        }
+        self.check_hash(record, crc32_copy::copy(stored, out))
     }
 
     fn decode(&self, chunk: &Chunk, stored: &[u8], cx: &Cx<'_>) -> Result<Decoded> {

@@ -12,6 +12,7 @@ use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::format::walk::{Depth, Span, Walk};
 use crate::format::{Chunk, Decoded, Description, ReadOptions, Surveyed, Table, Way, side_index};
+use crate::hash::crc32_copy;
 use crate::storage::{Storage, window::Window};
 use std::sync::Arc;
 
@@ -111,6 +112,19 @@ impl Chunks {
     fn cached(&self, record: u64) -> Option<(u64, Arc<Rows>, u64)> {
         let (chunk, row) = self.find(record);
         Some((self.places.get(chunk as usize)?.offset, self.rows.get(chunk)?, row))
+    }
+
+    /// Compares the checksum of a record with the one that was computed when its chunk was first read.
+    fn compare(&self, record: u64, expected: u32, computed: u32) -> Result<()> {
+        if expected == computed {
+            return Ok(());
+        }
+        let place = self.cached(record).and_then(|(offset, rows, row)| Some(offset + rows.bytes(row)?.start));
+        Err(Error::checksum("record changed since its chunk was first read")
+            .at(place.unwrap_or(self.locate(record)?.0.stored.start))
+            .expected(format_args!("{expected:#010x}"))
+            .found(format_args!("{computed:#010x}"))
+            .hint("the file changed; open it again"))
     }
 
     fn unpack(&self, chunk: &Chunk, stored: &[u8], options: &ReadOptions, cx: &Cx<'_>) -> Result<Decoded> {
@@ -234,17 +248,15 @@ impl Table for Chunks {
     }
 
     fn check(&self, record: u64, checksum: Option<u32>, bytes: &[u8]) -> Result<()> {
-        let Some(expected) = checksum else { return Ok(()) };
-        let computed = crc32fast::hash(bytes);
-        if expected == computed {
-            return Ok(());
+        checksum.map_or(Ok(()), |expected| self.compare(record, expected, crc32fast::hash(bytes)))
+    }
+
+    fn copy_plain(&self, record: u64, checksum: Option<u32>, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        if let Some(expected) = checksum {
+            return self.compare(record, expected, crc32_copy::copy(stored, out));
         }
-        let place = self.cached(record).and_then(|(offset, rows, row)| Some(offset + rows.bytes(row)?.start));
-        Err(Error::checksum("record changed since its chunk was first read")
-            .at(place.unwrap_or(self.locate(record)?.0.stored.start))
-            .expected(format_args!("{expected:#010x}"))
-            .found(format_args!("{computed:#010x}"))
-            .hint("the file changed; open it again"))
+        out.copy_from_slice(stored);
+        Ok(())
     }
 
     fn decode_into(&self, _record: u64, at: u64, stored: &[u8], out: &mut [u8], cx: &Cx<'_>) -> Result<()> {
