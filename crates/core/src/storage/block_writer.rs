@@ -1,9 +1,9 @@
 //! Writes a file in large blocks that begin at multiples of their size.
 //!
-//! The system keeps what is written together in one large page of its cache, if that begins at a multiple of its size. Such
-//! pages are written faster, and a process that maps the file later needs one page fault for all of it. Measured with files
-//! of 300 MB on ext4: blocks of 2 MiB are written at 6 GB/s, and a new process then copies records of 100 KB out of a map in
-//! 3.6 µs each. With blocks of 64 KiB it takes twice as long.
+//! The system keeps what is written together in one large page of its cache, if that begins at a multiple of its size. A
+//! process that maps the file later needs one page fault for all of it. Measured with files of 300 MB on ext4: after blocks
+//! of 2 MiB, a new process copies records of 100 KB out of a map in 3.6 µs each. After blocks of 64 KiB it takes twice as
+//! long. Large pages also cost the writer less, by about as much as it costs to collect a block.
 
 use std::fs::File;
 use std::io::{ErrorKind, Result, Seek, SeekFrom, Write};
@@ -26,6 +26,8 @@ pub struct BlockWriter {
     /// Where the buffered bytes begin in the file.
     at: u64,
     buffer: Vec<u8>,
+    /// How many more bytes the block takes. The buffer has room for them. 0: no block was begun.
+    room: usize,
 }
 
 impl BlockWriter {
@@ -33,7 +35,7 @@ impl BlockWriter {
     pub fn new(mut file: File) -> Result<Self> {
         let at = file.stream_position()?;
         OPEN.fetch_add(1, Relaxed);
-        Ok(BlockWriter { file: Some(file), at, buffer: Vec::new() })
+        Ok(BlockWriter { file: Some(file), at, buffer: Vec::new(), room: 0 })
     }
 
     /// The file. It lacks the buffered bytes.
@@ -65,7 +67,34 @@ impl BlockWriter {
         self.file.take().ok_or_else(closed)
     }
 
-    /// Writes some bytes that follow the buffered ones. There are none of those.
+    /// Writes bytes of which some do not fit into the block.
+    #[cold]
+    fn write_blocks(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            if self.room == 0 {
+                let block = block_size(OPEN.load(Relaxed));
+                let room = block - (self.at % block as u64) as usize;
+                if bytes.len() >= room {
+                    // Up to the end of a block, and whole blocks after it.
+                    let (whole, rest) = bytes.split_at(room + (bytes.len() - room) / block * block);
+                    self.write_through(whole)?;
+                    bytes = rest;
+                    continue;
+                }
+                self.buffer.try_reserve_exact(room).map_err(|_| ErrorKind::OutOfMemory)?;
+                self.room = room;
+            }
+            let (fitting, rest) = bytes.split_at(self.room.min(bytes.len()));
+            self.buffer.extend_from_slice(fitting);
+            (self.room, bytes) = (self.room - fitting.len(), rest);
+            if self.room == 0 {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes some bytes to where the buffered ones begin.
     fn write_through(&mut self, bytes: &[u8]) -> Result<()> {
         self.file()?.write_all(bytes)?;
         self.at += bytes.len() as u64;
@@ -81,26 +110,18 @@ impl Drop for BlockWriter {
 
 impl Write for BlockWriter {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        let block = block_size(OPEN.load(Relaxed));
-        let position = self.at + self.buffer.len() as u64;
-        let room = block - (position % block as u64) as usize;
-        if self.buffer.is_empty() && bytes.len() >= room {
-            // Up to the end of a block, and whole blocks after it.
-            let written = room + (bytes.len() - room) / block * block;
-            self.write_through(&bytes[..written])?;
-            return Ok(written);
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() < self.room {
+            self.buffer.extend_from_slice(bytes);
+            self.room -= bytes.len();
+            return Ok(());
         }
-        let taken = room.min(bytes.len());
-        if self.buffer.capacity() - self.buffer.len() < taken {
-            // All at once. What is not used takes no memory.
-            let missing = block.saturating_sub(self.buffer.len()).max(taken);
-            self.buffer.try_reserve_exact(missing).map_err(|_| ErrorKind::OutOfMemory)?;
-        }
-        self.buffer.extend_from_slice(&bytes[..taken]);
-        if taken == room {
-            self.flush()?;
-        }
-        Ok(taken)
+        self.write_blocks(bytes)
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -115,7 +136,7 @@ impl Write for BlockWriter {
 impl Seek for BlockWriter {
     fn seek(&mut self, to: SeekFrom) -> Result<u64> {
         self.flush()?;
-        self.at = self.file()?.seek(to)?;
+        (self.at, self.room) = (self.file()?.seek(to)?, 0);
         Ok(self.at)
     }
 }
