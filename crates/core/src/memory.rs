@@ -11,10 +11,8 @@ const ALIGNMENT: usize = 256;
 /// Blocks from this size on get huge pages. The kernel clears new memory when it is first used, page by page. With huge
 /// pages, reading a batch of 40 MB takes a fifth of the time.
 const HUGE: usize = 4 << 20;
-/// Records that are larger together get huge pages, too. Smaller batches soon use the memory of those before them.
-const HUGE_TOGETHER: usize = 8 << 20;
-/// The most bytes that the allocator keeps when they are freed.
-const KEPT: usize = allocator::MOST;
+/// Records that are larger together are always new to the process, because the allocator does not keep freed ones.
+const NEW: usize = allocator::MOST;
 
 /// A block of memory. Its bytes are uninitialised until they are written.
 pub struct Block {
@@ -101,7 +99,8 @@ pub fn expect_written(start: *mut u8, size: usize) {
     }
 }
 
-/// Gets huge pages for records that are allocated one by one, if they are large together.
+/// Gets huge pages for records that are allocated one by one, if they are larger together than what the allocator keeps
+/// when it is freed.
 ///
 /// The kernel gives a huge page only where nothing was written yet, and an allocator writes in front of each record. So
 /// the pages are requested before the records are allocated, for what the allocator is going to cut them from.
@@ -113,7 +112,7 @@ pub struct HugePages {
 impl HugePages {
     /// For records with `total` bytes together.
     pub fn for_records(total: usize) -> Self {
-        HugePages { prepared: (total > HUGE_TOGETHER).then_some(0) }
+        HugePages { prepared: (total > NEW).then_some(0) }
     }
 
     /// Call it before each record of `size` bytes is allocated.
@@ -129,7 +128,7 @@ impl HugePages {
 #[cold]
 fn next_piece(size: usize) -> usize {
     /// Smaller than what the allocator keeps when it is freed, and what it gets from the kernel by itself.
-    const PIECE: usize = KEPT - (2 << 20);
+    const PIECE: usize = NEW - (2 << 20);
     if let Some(piece) = Layout::from_size_align(PIECE, 1).ok()
         // SAFETY: the layout has a size above 0.
         && let Some(start) = NonNull::new(unsafe { std::alloc::alloc(piece) })
@@ -182,8 +181,8 @@ mod tests {
     }
     #[test]
     fn huge_pages_are_requested_for_many_bytes_only_and_once_for_each_piece() {
-        let mut small = HugePages::for_records(HUGE_TOGETHER);
-        small.before(HUGE_TOGETHER);
+        let mut small = HugePages::for_records(NEW);
+        small.before(NEW);
         assert_eq!(small.prepared, None);
 
         const RECORD: usize = 1 << 20;
@@ -195,7 +194,7 @@ mod tests {
             left.extend(large.prepared);
         }
         assert_eq!((left.len(), pieces), (100, 4), "{left:?}");
-        large.before(2 * KEPT);
+        large.before(2 * NEW);
         assert_eq!(large.prepared, Some(0), "a record that is larger than a piece");
     }
 }
