@@ -18,7 +18,7 @@ pub struct DecodedAhead {
     /// How many records of the first chunk are left, so that a batch can end with it.
     pub left: u64,
     /// How many records there are up to the end of the last chunk that was decoded. 0: the first one was in the cache, or
-    /// all are left to be decoded one by one.
+    /// some are left to be decoded one by one.
     pub records: u64,
 }
 
@@ -69,7 +69,9 @@ impl Reader {
         self.prefetch_batch(plans.iter());
         match self.decode_all(&plans.iter().collect::<Vec<_>>(), cx) {
             Err(error) if matches!(error.kind(), Kind::External(_)) => Err(error),
-            _ => Ok(Some(DecodedAhead { left, records: distance })),
+            // Next to a damaged chunk, others may not have been decoded.
+            Err(_) => Ok(Some(DecodedAhead { left, records: 0 })),
+            Ok(_) => Ok(Some(DecodedAhead { left, records: distance })),
         }
     }
 

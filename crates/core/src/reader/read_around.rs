@@ -27,8 +27,8 @@ const SHARE: u64 = 32;
 const LEAST: u64 = 512 << 10;
 /// The same for each record of a batch. They are requested together, which takes less time for each.
 const LEAST_TOGETHER: u64 = 128 << 10;
-/// The first records allow less: each as many of so many parts as there were records. So who reads a few pays nothing, and
-/// the first batch does not wait.
+/// The first records allow less: the first one a part in 2048, the second one two parts, and so on. So who reads a few
+/// pays nothing, and the first batch does not wait.
 const RAMP: u64 = 2048;
 /// So many bytes are read at a time.
 const PIECE: u64 = 1 << 20;
