@@ -32,6 +32,7 @@
 //! | [`pool`] | the thread pools that decode |
 //! | [`prefetch`] | loads memory into the processor's cache before it is needed |
 //! | [`sync`] | atomics and locks, from one place so that a model checker can replace them |
+//! | [`turn`] | threads that watch for a lock a moment before they sleep |
 //! | [`ranges`] | a set of numbers, stored as ranges |
 //! | [`allocator`] | lets the allocator keep the memory of freed batches |
 //! | [`process`] | the fork generation, and what a forked child must not inherit |
@@ -63,6 +64,7 @@ pub mod series;
 pub mod shard;
 pub mod storage;
 pub mod sync;
+pub mod turn;
 pub mod verify;
 pub mod view;
 pub mod writer;

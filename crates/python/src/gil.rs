@@ -19,6 +19,7 @@
 //! | needs the GIL inside [`detach`] | [`attach`] |
 //! | has the GIL, and calls Python code that may release it | [`call`], [`call_here`], in a loop [`Calling`] |
 
+use anyrecord::turn::Turn;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -43,6 +44,24 @@ static INSIDE: AtomicUsize = AtomicUsize::new(0);
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often it checks for Ctrl-C during that time.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Whether the GIL is free, as far as this module knows.
+static TURN: Turn = Turn::new();
+/// At most one thread watches for the GIL for so many cores: the others are for threads that work.
+const CORES_PER_WATCHER: usize = 4;
+
+/// How many threads may watch for the GIL.
+fn most_watchers() -> usize {
+    const UNKNOWN: usize = usize::MAX;
+    // Not a `OnceLock`: if one thread forked while another filled it, it would stay locked in the child.
+    static MOST: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    let mut most = MOST.load(Relaxed);
+    if most == UNKNOWN {
+        most = std::thread::available_parallelism().map_or(0, |cores| cores.get() / CORES_PER_WATCHER);
+        MOST.store(most, Relaxed);
+    }
+    most
+}
 
 thread_local! {
     /// How often `INSIDE` counts this thread: Python code that a Rust function called may call another one.
@@ -131,14 +150,23 @@ impl Drop for Passage {
 /// Calls `act` without the GIL.
 pub fn detach<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> T {
     // `_passage` is dropped after this thread has acquired the GIL again.
-    let (result, _passage) = py.detach(|| (act(), Passage::enter()));
+    let (result, _passage) = py.detach(|| {
+        TURN.released();
+        let result = act();
+        let passage = Passage::enter();
+        TURN.wait(most_watchers);
+        (result, passage)
+    });
     result
 }
 
 /// Calls `act` with the GIL, from a thread that does not have it.
 pub fn attach<T>(act: impl FnOnce(Python<'_>) -> T) -> T {
     let _passage = Passage::enter().noted();
-    Python::attach(act)
+    TURN.wait(most_watchers);
+    let result = Python::attach(act);
+    TURN.released();
+    result
 }
 
 /// Calls `act`, which calls Python code, from a thread that has the GIL.
@@ -248,6 +276,7 @@ fn close_gate(py: Python<'_>) -> PyResult<()> {
 pub fn forked() {
     OWN.set(0);
     INSIDE.store(0, SeqCst);
+    TURN.forked();
 }
 
 /// Registers `close_gate` to run when the interpreter exits. A sub-interpreter can end before the process does, so it
