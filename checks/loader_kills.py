@@ -243,5 +243,7 @@ def loader_of(life: Life, records: anyrecord.Records) -> Any:
         sampler=sampler,
         num_workers=life.processes,
         collate_fn=list,
+        # PyTorch's workers look for the parent that started them. That of a fork server outlives a killed job.
+        multiprocessing_context="fork" if life.processes else None,
     )
     return ElasticLoader(plain)
