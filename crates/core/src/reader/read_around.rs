@@ -27,9 +27,9 @@ const SHARE: u64 = 32;
 const LEAST: u64 = 512 << 10;
 /// The same for each record of a batch. They are requested together, which takes less time for each.
 const LEAST_TOGETHER: u64 = 128 << 10;
-/// The first records allow less: the first one a part in 2048, the second one two parts, and so on. So who reads a few
-/// pays nothing, and the first batch does not wait.
-const RAMP: u64 = 2048;
+/// The first records allow less, by the third power of their number: the hundredth one a part in a thousand, the five
+/// hundredth one an eighth. So who reads a few pays nothing, and the first batch hardly waits.
+const RAMP: u64 = 1024;
 /// So many bytes are read at a time.
 const PIECE: u64 = 1 << 20;
 /// A call that asks for [`SMALL`] bytes reads no more than this around its records, and not for longer. A call that asks
@@ -107,8 +107,9 @@ impl Progress {
         if is_inside || asked.is_cold {
             self.records += 1;
             let least = if asked.is_together { LEAST_TOGETHER } else { LEAST };
-            let earned = asked.bytes.saturating_mul(SHARE).max(least) / RAMP;
-            let earned = earned.saturating_mul(self.records.min(RAMP));
+            let number = self.records.min(RAMP);
+            let earned = asked.bytes.saturating_mul(SHARE).max(least).saturating_mul(number.pow(3));
+            let earned = earned / RAMP.pow(3);
             self.earned = self.earned.saturating_add(earned.checked_shr(self.rounds).unwrap_or(0));
         }
         if let Some((total, _)) = self.total.filter(|(total, _)| *total > 0) {
