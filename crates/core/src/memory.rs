@@ -5,6 +5,8 @@ use crate::bytes;
 use crate::error::Result;
 use std::alloc::Layout;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// The alignment that DLPack demands. Arrow recommends a smaller one.
 const ALIGNMENT: usize = 256;
@@ -140,17 +142,73 @@ fn next_piece(size: usize) -> usize {
     PIECE.saturating_sub(size)
 }
 
-/// Asks the kernel for huge pages for the whole pages of a block. It may refuse.
+/// Whether huge pages are worth asking for.
+///
+/// Most machines clear one in a tenth of a millisecond. In a virtual machine whose host takes unused memory back, the host
+/// has to find the memory first, which takes several milliseconds: small pages are then ten times as fast, because the
+/// kernel takes them from memory that was used lately.
+struct Huge {
+    /// How many more times huge pages are not asked for.
+    refrain: AtomicU32,
+}
+
+impl Huge {
+    /// Several times as long as a machine takes to clear a huge page.
+    const SLOW: Duration = Duration::from_micros(500);
+    /// How often huge pages are not asked for after one was slow.
+    const REFRAIN: u32 = 64;
+
+    /// No page took long so far.
+    const fn new() -> Self {
+        Huge { refrain: AtomicU32::new(0) }
+    }
+
+    fn are_wanted(&self) -> bool {
+        let left = self.refrain.load(Relaxed);
+        // If threads do this at the same time, they refrain a little longer.
+        self.refrain.store(left.saturating_sub(1), Relaxed);
+        left == 0
+    }
+
+    /// Notes how long the kernel took for a page. Returns whether the rest of the block should have small pages.
+    fn note(&self, took: Duration) -> bool {
+        let is_slow = took > Self::SLOW;
+        if is_slow {
+            self.refrain.store(Self::REFRAIN, Relaxed);
+        }
+        is_slow
+    }
+}
+
+/// Asks the kernel for huge pages for the whole pages of a new block, whose bytes are zero or not initialised. It may
+/// refuse.
 fn use_huge_pages(start: NonNull<u8>, size: usize) {
     #[cfg(target_os = "linux")]
     {
         const PAGE: usize = 4096;
+        const HUGE_PAGE: usize = 2 << 20;
+        /// A page of so many bytes is tried.
+        const TRIED: usize = 8 << 20;
+        static HUGE_PAGES: Huge = Huge::new();
         let skipped = start.as_ptr().align_offset(PAGE);
         let length = size.saturating_sub(skipped) / PAGE * PAGE;
-        // SAFETY: the advice does not change what the pages hold, whoever uses them.
-        unsafe {
-            let first = start.as_ptr().wrapping_add(skipped);
-            libc::madvise(first.cast(), length, libc::MADV_HUGEPAGE);
+        let first = start.as_ptr().wrapping_add(skipped);
+        let probed = first.align_offset(HUGE_PAGE);
+        if probed.saturating_add(HUGE_PAGE) > length || !HUGE_PAGES.are_wanted() {
+            return;
+        }
+        let advise = |advice| {
+            // SAFETY: the advice does not change what the pages hold, whoever uses them.
+            unsafe { libc::madvise(first.cast(), length, advice) };
+        };
+        advise(libc::MADV_HUGEPAGE);
+        for at in (probed..length).step_by(TRIED) {
+            let begin = Instant::now();
+            // SAFETY: the byte lies in the block. It was zero or not initialised.
+            unsafe { first.add(at).write_volatile(0) };
+            if HUGE_PAGES.note(begin.elapsed()) {
+                return advise(libc::MADV_NOHUGEPAGE);
+            }
         }
     }
     #[cfg(not(target_os = "linux"))]
@@ -179,6 +237,15 @@ mod tests {
         }
         assert!(Block::new("a block", usize::MAX).is_err());
     }
+    #[test]
+    fn after_a_slow_huge_page_small_ones_are_used_for_a_while() {
+        let huge = Huge::new();
+        assert!(huge.are_wanted() && !huge.note(Huge::SLOW) && huge.are_wanted());
+        assert!(huge.note(2 * Huge::SLOW));
+        let refused = (0..1000).filter(|_| !huge.are_wanted()).count();
+        assert_eq!(refused, Huge::REFRAIN as usize);
+    }
+
     #[test]
     fn huge_pages_are_requested_for_many_bytes_only_and_once_for_each_piece() {
         let mut small = HugePages::for_records(NEW);
