@@ -155,8 +155,8 @@ struct Huge {
 impl Huge {
     /// Several times as long as a machine takes to clear a huge page.
     const SLOW: Duration = Duration::from_micros(500);
-    /// How often huge pages are not asked for after one was slow.
-    const REFRAIN: u32 = 64;
+    /// How often huge pages are not asked for after one was slow. Memory that was used meanwhile is fast again.
+    const REFRAIN: u32 = 8;
 
     /// No page took long so far.
     const fn new() -> Self {
