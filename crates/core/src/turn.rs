@@ -9,13 +9,13 @@
 //! takes it, too, so what is noted here may be wrong: then a thread watches in vain, or goes on at once and sleeps at the
 //! lock. Nothing but speed depends on it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The longest that a thread watches, in nanoseconds. Waking a sleeping thread takes about as long.
-const LONGEST: u32 = 50_000;
+const LONGEST: u64 = 50_000;
 /// The shortest. It costs next to nothing if the lock is never released in time.
-const SHORTEST: u32 = 1_000;
+const SHORTEST: u64 = 1_000;
 
 /// What is known of a lock.
 #[derive(Debug)]
@@ -25,17 +25,17 @@ pub struct Turn {
     /// How many threads watch.
     watchers: AtomicUsize,
     /// How long a thread watches now. It shrinks while watching is in vain, such as when other code has the lock.
-    limit: AtomicU32,
+    limit: AtomicU64,
 }
 
 impl Turn {
     /// A lock that is free.
-    #[allow(clippy::new_without_default)] // for statics
+    #[expect(clippy::new_without_default, reason = "for statics")]
     pub const fn new() -> Self {
         Turn {
             is_taken: AtomicBool::new(false),
             watchers: AtomicUsize::new(0),
-            limit: AtomicU32::new(LONGEST),
+            limit: AtomicU64::new(LONGEST),
         }
     }
 
@@ -62,7 +62,7 @@ impl Turn {
     fn watch(&self, most: usize) {
         if self.watchers.fetch_add(1, Relaxed) < most {
             let limit = self.limit.load(Relaxed);
-            let (start, duration) = (Instant::now(), Duration::from_nanos(limit.into()));
+            let (start, duration) = (Instant::now(), Duration::from_nanos(limit));
             let limit = loop {
                 for _ in 0..8 {
                     std::hint::spin_loop();
@@ -90,7 +90,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    fn limit(turn: &Turn) -> u32 {
+    fn limit(turn: &Turn) -> u64 {
         turn.limit.load(Relaxed)
     }
 
@@ -117,7 +117,7 @@ mod tests {
     fn a_watcher_that_gets_the_lock_makes_watching_longer() {
         let turn = Turn::new();
         turn.wait(|| 1);
-        turn.limit.store(u32::MAX, Relaxed);
+        turn.limit.store(u64::MAX, Relaxed);
         std::thread::scope(|scope| {
             scope.spawn(|| turn.wait(|| 1));
             while turn.watchers.load(Relaxed) == 0 {

@@ -19,6 +19,7 @@
 //! | needs the GIL inside [`detach`] | [`attach`] |
 //! | has the GIL, and calls Python code that may release it | [`call`], [`call_here`], in a loop [`Calling`] |
 
+use anyrecord::pool;
 use anyrecord::turn::Turn;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -50,17 +51,9 @@ static TURN: Turn = Turn::new();
 /// At most one thread watches for the GIL for so many cores: the others are for threads that work.
 const CORES_PER_WATCHER: usize = 4;
 
-/// How many threads may watch for the GIL.
+/// How many threads may watch for the GIL. None in a worker process: other processes need the cores.
 fn most_watchers() -> usize {
-    const UNKNOWN: usize = usize::MAX;
-    // Not a `OnceLock`: if one thread forked while another filled it, it would stay locked in the child.
-    static MOST: AtomicUsize = AtomicUsize::new(UNKNOWN);
-    let mut most = MOST.load(Relaxed);
-    if most == UNKNOWN {
-        most = std::thread::available_parallelism().map_or(0, |cores| cores.get() / CORES_PER_WATCHER);
-        MOST.store(most, Relaxed);
-    }
-    most
+    pool::default_threads() / CORES_PER_WATCHER
 }
 
 thread_local! {
