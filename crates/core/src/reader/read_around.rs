@@ -310,6 +310,17 @@ mod tests {
     }
 
     #[test]
+    fn the_first_batch_hardly_waits_and_after_the_first_thousand_records_all_is_allowed() {
+        let mut progress = Progress::default();
+        (0..256).for_each(|record| note(&mut progress, (0, record * MB), 100_000));
+        assert!(progress.allowed() < 256 * 100_000 / 4, "{} bytes", progress.allowed());
+        (256..RAMP).for_each(|record| note(&mut progress, (0, record * MB), 100_000));
+        let before = progress.allowed();
+        note(&mut progress, (0, 0), 100_000);
+        assert_eq!(progress.allowed() - before, 100_000 * SHARE);
+    }
+
+    #[test]
     fn records_in_the_part_that_was_read_allow_the_rest() {
         let mut progress = after_many();
         note(&mut progress, (0, 90 * MB), PIECE / SHARE);
