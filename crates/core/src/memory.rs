@@ -5,8 +5,10 @@ use crate::bytes;
 use crate::error::Result;
 use std::alloc::Layout;
 use std::ptr::NonNull;
+#[cfg(any(target_os = "linux", test))]
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+#[cfg(any(target_os = "linux", test))]
+use std::time::Duration;
 
 /// The alignment that DLPack demands. Arrow recommends a smaller one.
 const ALIGNMENT: usize = 256;
@@ -147,11 +149,13 @@ fn next_piece(size: usize) -> usize {
 /// Most machines clear one in a tenth of a millisecond. In a virtual machine whose host takes unused memory back, the host
 /// has to find the memory first, which takes several milliseconds: small pages are then ten times as fast, because the
 /// kernel takes them from memory that was used lately.
+#[cfg(any(target_os = "linux", test))]
 struct Huge {
     /// How many more times huge pages are not asked for.
     refrain: AtomicU32,
 }
 
+#[cfg(any(target_os = "linux", test))]
 impl Huge {
     /// Several times as long as a machine takes to clear a huge page.
     const SLOW: Duration = Duration::from_micros(500);
@@ -203,7 +207,7 @@ fn use_huge_pages(start: NonNull<u8>, size: usize) {
         };
         advise(libc::MADV_HUGEPAGE);
         for at in (probed..length).step_by(TRIED) {
-            let begin = Instant::now();
+            let begin = std::time::Instant::now();
             // SAFETY: the byte lies in the block. It was zero or not initialised.
             unsafe { first.add(at).write_volatile(0) };
             if HUGE_PAGES.note(begin.elapsed()) {
@@ -237,6 +241,7 @@ mod tests {
         }
         assert!(Block::new("a block", usize::MAX).is_err());
     }
+
     #[test]
     fn after_a_slow_huge_page_small_ones_are_used_for_a_while() {
         let huge = Huge::new();
